@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from types import ModuleType
     from typing import Any
 
-__all__ = ["FindNumpyWithMemory", "give_back_freed", "install"]
+__all__ = ["FindNumpyWithMemory", "install", "return_freed_blocks"]
 
 _NEEDED = 128 << 20
 """Bytes that importing numpy takes with one thread of OpenBLAS and its first product, and a little more."""
@@ -31,7 +31,7 @@ _MMAP_THRESHOLD, _LARGEST_KEPT = -3, 1 << 20
 """The number of an option in malloc.h of the GNU C library, and bytes of the largest block that is kept."""
 
 
-def give_back_freed() -> None:
+def return_freed_blocks() -> None:
     """Have the C library give each large block back to the system when it is freed.
 
     By itself it keeps more and more of them.  Those that threads fetch and free then leave holes in its
@@ -45,7 +45,7 @@ def give_back_freed() -> None:
 
 
 class FindNumpyWithMemory:
-    """Finds numpy where there is memory for it, and raises MemoryError where there is none."""
+    """Finds numpy where there is memory for it, and raises MemoryError if there is none."""
 
     @staticmethod
     def find_spec(

@@ -53,7 +53,7 @@ class Location(str):
 
     It is the text that people see, so that it prints, sorts and compares as such; secrets of a URL are not in
     it.  `/`, `+`, `parent` and the like return a Location of the same store.  Methods that ask the store
-    raise InaccessibleError where it refuses.
+    raise InaccessibleError if it refuses.
     """
 
     __slots__ = ("store",)
@@ -123,7 +123,7 @@ class Location(str):
         return _HeldFile(self, *_unpublished[self]) if self in _unpublished else self.store.open(self)
 
     def entry(self) -> Entry | None:
-        """Return what is there, links followed; None where nothing is, or the store does not tell."""
+        """Return what is there, links followed; None if nothing is, or the store does not tell."""
         if self in _unpublished:
             data, identity = _unpublished[self]
             return Entry(FILE, len(data), 0.0, identity)
@@ -157,7 +157,7 @@ class Location(str):
         return self.store.obstacle(self)
 
     def require_access(self) -> None:
-        """Raise InaccessibleError where the store does not tell whether anything is there."""
+        """Raise InaccessibleError if the store does not tell whether anything is there."""
         found = None if self.exists() else self.obstacle()
         if found is not None:
             raise InaccessibleError(found, path=self)
@@ -255,7 +255,7 @@ def parse_location(text: str | bytes | os.PathLike[str] | os.PathLike[bytes]) ->
     """Return the location that a path or URL from outside names; of bytes as `os.fsdecode` has them.
 
     A `file://` URL is a path of this machine.  Secrets in a URL stay with its store.  Raises
-    UnsupportedFeatureError where no store has the URL's scheme, CheckpointNotFoundError for a URL that lacks
+    UnsupportedFeatureError if no store has the URL's scheme, CheckpointNotFoundError for a URL that lacks
     a sign.
     """
     if isinstance(text, Location):
@@ -276,7 +276,7 @@ def parse_location(text: str | bytes | os.PathLike[str] | os.PathLike[bytes]) ->
 
 
 def store_of_scheme(scheme: str) -> Store:
-    """Return the store that has a URL's scheme.  Raises KeyError where there is none."""
+    """Return the store that has a URL's scheme.  Raises KeyError if there is none."""
     return _lent.get(scheme) or _stores()[scheme]
 
 

@@ -107,9 +107,9 @@ def average(
         raise OptionError("missing argument SRC")
     counting("last", last)
     places = [location(source) for source in sources]
-    with collecting() as said, lent(jobs, executor) as workers:
-        asked = verify_choice(verify, no_verify=no_verify)
-        options = WriteOptions(workers, overwrite, dry_run, asked, update_state)
-        with planned_average(places, target_location(output), last, options, said) as job:
-            written = carry_out(job, said)
-        return WriteResult(written, [*said.notes, *written.outcome.notes], said.warnings)
+    with collecting() as collected, lent(jobs, executor) as workers:
+        verify_mode = verify_choice(verify, no_verify=no_verify)
+        options = WriteOptions(workers, overwrite, dry_run, verify_mode, update_state)
+        with planned_average(places, target_location(output), last, options, collected) as job:
+            written = carry_out(job, collected)
+        return WriteResult(written, [*collected.notes, *written.outcome.notes], collected.warnings)

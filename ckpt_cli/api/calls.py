@@ -97,9 +97,9 @@ def _given(parameters: Mapping[str, Any], arguments: Mapping[str, Any]) -> Itera
 @contextmanager
 def collecting() -> Iterator[Collected]:
     """Collect notes and warnings, including those from reading and writing files."""
-    said = Collected()
-    with notices.listening(said.note, said.warning):
-        yield said
+    collected = Collected()
+    with notices.listening(collected.note, collected.warning):
+        yield collected
 
 
 def several(value: str | Iterable[str]) -> tuple[str, ...]:
@@ -133,7 +133,7 @@ def selection(
 
 
 def choice(name: str, value: str, choices: Iterable[str]) -> None:
-    """Raise OptionError where an argument is none of its choices."""
+    """Raise OptionError if an argument is none of its choices."""
     if value not in (known := tuple(choices)):
         raise OptionError(f"--{name}: {value!r} is not one of {', '.join(map(repr, known))}")
 
@@ -200,7 +200,7 @@ def floating(name: str) -> DType:
 
 
 def counting(name: str, value: int | None, least: int = 1) -> None:
-    """Raise OptionError where a number is less than the least there can be."""
+    """Raise OptionError if a number is less than the least there can be."""
     if value is not None and value < least:
         raise OptionError(f"--{name}: {value} is less than {least}")
 

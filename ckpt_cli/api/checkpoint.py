@@ -10,7 +10,7 @@ from formats.errors import CheckpointError, TensorNotFoundError
 from formats.find.opening import locate, open_location
 from formats.find.resolve import spelling
 
-from ..operations.reporting import Collected, say_choice, say_findings
+from ..operations.reporting import Collected, note_choice, warn_of_findings
 from ..operations.select.selection import close_keys
 from .calls import hinted, lent, location
 from .tables import PlottedTable
@@ -139,10 +139,10 @@ class Checkpoint(PlottedTable, Mapping[str, Tensor]):
         self._open: FormatReader | None = reader
         self._path = str(spelling(reader.location))
         self._format = reader.format.name
-        said = Collected()
-        say_choice(reader.location, said)
-        say_findings(reader, said)
-        self.notes, self.warnings = tuple(said.notes), tuple(said.warnings)
+        collected = Collected()
+        note_choice(reader.location, collected)
+        warn_of_findings(reader, collected)
+        self.notes, self.warnings = tuple(collected.notes), tuple(collected.warnings)
 
     @property
     def path(self) -> str:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from formats.model.reader import FormatReader
 
     from ..operations.compare.diff import Diff, DiffEntry
-    from ..operations.compare.index_difference import Unlike
+    from ..operations.compare.index_difference import UnequalPairs
     from ..operations.compare.pairs import KeyPair
     from ..operations.convert.framework_layout import FrameworkLayout
     from ..operations.reporting import Reporter
@@ -183,7 +183,7 @@ def _laid_out(
     return laid.reader
 
 
-def _unlike(left: FormatReader, right: FormatReader) -> Unlike | None:
+def _unlike(left: FormatReader, right: FormatReader) -> UnequalPairs | None:
     """Return what may differ, where both sides are so large that it is worth to go through their indexes."""
     if not (left.is_long and right.is_long):
         return None

@@ -15,14 +15,14 @@ from formats.tf.bundle.shards import CLONE, LINK
 
 from ..operations.convert import execute, pairing, planner
 from ..operations.convert.framework_layout import TENSORFLOW, check_target, holds_optimizer, lay_out
-from ..operations.convert.hub.files import copy_beside
+from ..operations.convert.hub.files import copy_configs
 from ..operations.convert.hub.layout import layout_note
 from ..operations.convert.keras.assets import with_learned
 from ..operations.convert.keras.copying import have_one_layout, plan_by_structure
 from ..operations.convert.keras.exports import without_copies
 from ..operations.convert.keras.orbax_step import keras_step
 from ..operations.convert.keras.plan import read_config, structure_in
-from ..operations.convert.optimizers import Given
+from ..operations.convert.optimizers import OptimizerOptions
 from ..operations.convert.source import Settings
 from ..operations.reporting import opened
 from ..operations.select.keys import renamed
@@ -96,7 +96,7 @@ class ConvertOptions(NamedTuple):
     partial: bool = False
     keep_optimizer: bool = False
     save_map: Location | None = None
-    given: Given = Given()
+    given: OptimizerOptions = OptimizerOptions()
     stored_keys: bool = False
     """Whether keys of objects keep their suffix in formats without objects."""
 
@@ -162,17 +162,17 @@ def convert_one(
     target: Location,
     options: ConvertOptions,
     reporter: Reporter,
-    told: Callable[[Written], None] = lambda _: None,
+    report: Callable[[Written], None] = lambda _: None,
 ) -> Written:
-    """Convert one checkpoint; `told` is called while its sources are still open."""
+    """Convert one checkpoint; `by_suffix` is called while its sources are still open."""
     with planned_conversion(reader, target, options, reporter) as job:
         written = carry_out(job, reporter)
         if not job.how.dry_run:
-            copy_beside(job.plan, reporter)
+            copy_configs(job.plan, reporter)
         for text in job.plan.warnings:
             reporter.warning(text)
         note_cast(job.plan, options.cast, reporter)
-        told(written)
+        report(written)
         return written
 
 
@@ -209,7 +209,7 @@ def _plan(
         if options.save_map:
             _save_map(options.save_map, laid.names.rows, options)
         reader, keys = laid.reader, list(laid.reader.specs)
-        given = Given() if laid.holds_optimizer else given  # the layout has consumed the options
+        given = OptimizerOptions() if laid.holds_optimizer else given  # the layout has consumed the options
     is_for_keras = layout is None and (into.family is Family.KERAS or into.has_object_graph)
     step, chosen = keras_step(reader, keys) if is_for_keras else None, keys
     if step is not None:
@@ -226,8 +226,8 @@ def _plan(
     )
     plan = planner.plan_conversion(reader, keys, target, into, settings)
     if step is not None:
-        return step.told(plan, chosen)
-    return plan if laid is None else laid.told(plan)
+        return step.source_plan(plan, chosen)
+    return plan if laid is None else laid.source_plan(plan)
 
 
 class _Template(NamedTuple):
@@ -271,7 +271,7 @@ def _plan_like(
     plan, _ = pairing.plan_like(reader, keys, template, target, strictness, names)
     if options.merge_slices:
         plan = plan._replace(slices={})
-    return plan if laid is None else laid.told(plan)
+    return plan if laid is None else laid.source_plan(plan)
 
 
 def _filled_step(
@@ -316,8 +316,8 @@ def _check_format(template: FormatReader, reader: FormatReader, target: Location
     if to is not None:
         into, what = planner.target_format(reader, target, to), "--to means"
     else:
-        told = None if target.endswith(own.suffixes) else format_of_suffix(target)
-        into = own if told is None or told.writer is None else told
+        by_suffix = None if target.endswith(own.suffixes) else format_of_suffix(target)
+        into = own if by_suffix is None or by_suffix.writer is None else by_suffix
         what = f"the suffix of {os.path.basename(target)} means"
     if into.name != own.name:
         raise OptionError(f"--like writes the format of TEMPLATE, {own.name}, but {what} {into.name}")

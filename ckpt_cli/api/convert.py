@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from formats.errors import CheckpointError
 from formats.model.writer import COMPRESSIONS
 
-from ..operations.convert.optimizers import GENERATIONS, Given, known_optimizer
+from ..operations.convert.optimizers import GENERATIONS, OptimizerOptions, known_optimizer
 from ..operations.convert.resume import Resume
 from ..operations.reporting import opened
 from .calls import (
@@ -145,8 +145,8 @@ def convert(
         choice("generation", generation, GENERATIONS)
     if compress is not None:
         choice("compress", compress, COMPRESSIONS)
-    with collecting() as said, lent(jobs, executor) as workers:
-        asked = verify_choice(verify, no_verify=no_verify)
+    with collecting() as collected, lent(jobs, executor) as workers:
+        verify_mode = verify_choice(verify, no_verify=no_verify)
         options = ConvertOptions(
             selection(
                 keys,
@@ -164,7 +164,7 @@ def convert(
             partial,
             keep_optimizer,
             None if save_map is None else target_location(save_map),
-            Given(iterations, learning_rate, None if optimizer is None else _optimizer(optimizer)),
+            OptimizerOptions(iterations, learning_rate, None if optimizer is None else _optimizer(optimizer)),
             keeps_stored(key_names),
             None if cast is None else floating(cast),
             generation,
@@ -173,11 +173,11 @@ def convert(
             merge_slices,
             link,
             None,
-            WriteOptions(workers, overwrite, dry_run, asked, update_state),
+            WriteOptions(workers, overwrite, dry_run, verify_mode, update_state),
         )
         if resume:
             options = options._replace(resume=Resume(_resumed_by(options)))
-        return _convert(location(source), target_location(target), options, said, each=each)
+        return _convert(location(source), target_location(target), options, collected, each=each)
 
 
 def _check_numbers(iterations: int | None, learning_rate: float | None, shard_size: int | None) -> None:
@@ -210,19 +210,19 @@ def _resumed_by(options: ConvertOptions) -> dict[str, str]:
 
 
 def _convert(
-    source: Location, target: Location, options: ConvertOptions, said: Collected, *, each: bool
+    source: Location, target: Location, options: ConvertOptions, collected: Collected, *, each: bool
 ) -> WriteResult | RunConversion:
     results: list[WriteResult] = []
 
-    def told(written: Written) -> None:
-        results.append(WriteResult(written, [*said.notes, *written.outcome.notes], said.warnings))
+    def report(written: Written) -> None:
+        results.append(WriteResult(written, [*collected.notes, *written.outcome.notes], collected.warnings))
 
     try:
         if each:
-            found = convert_run(source, target, options, said, told)
+            found = convert_run(source, target, options, collected, report)
         else:
-            with opened(source, said) as reader:
-                convert_one(reader, target, options, said, told)
+            with opened(source, collected) as reader:
+                convert_one(reader, target, options, collected, report)
     except CheckpointError as error:
         if options.resume is not None and options.resume.has_kept:
             error.hints = (*error.hints, "to resume, repeat the call with resume=True")
@@ -231,9 +231,9 @@ def _convert(
         options.resume.forget()
     if not each:
         (result,) = results
-        result.warnings = tuple(said.warnings)  # includes those about the source
+        result.warnings = tuple(collected.warnings)  # includes those about the source
         return result
     errors = [member.error for member in found.damaged if member.error is not None]
     run = RunConversion(found.target, results, errors)
-    run.notes, run.warnings = tuple(said.notes), tuple(said.warnings)
+    run.notes, run.warnings = tuple(collected.notes), tuple(collected.warnings)
     return run

@@ -126,9 +126,9 @@ class DiffResult(ResultTable[TensorChange], PlottedTable):
     def _rows(self) -> Iterator[Sequence[Any]]:
         return iter(self)
 
-    def _of_people(self, row: dict[str, Any]) -> dict[str, Any]:
+    def _notebook_row(self, row: dict[str, Any]) -> dict[str, Any]:
         """Return a row that names equal dtypes and shapes once, with the most useful columns first."""
-        found = super()._of_people({**row, "object_path": self._known_as.get(row["key"])})
+        found = super()._notebook_row({**row, "object_path": self._known_as.get(row["key"])})
         both = {what: (found.pop(f"left_{what}"), found.pop(f"right_{what}")) for what in ("dtype", "shape")}
         source, first = found.pop("old_key"), ("key", "change", "rel_l2", "cosine")
         if source:
@@ -270,10 +270,12 @@ def diff(
     one, other = location(left), location(right)
     if matrix:
         chosen = selection((), match, exclude, regex=regex, ignore_case=ignore_case, dtype=dtype, kind=kind)
-        with lent(jobs, executor) as workers, collecting() as said:
-            asked = MatrixOptions(chosen, by, exact, workers)
+        with lent(jobs, executor) as workers, collecting() as collected:
+            matrix_options = MatrixOptions(chosen, by, exact, workers)
             paths = [one, other, *(location(key) for key in keys)]
-            return DiffMatrix(distances_of(paths, asked, said), said.notes, said.warnings)
+            return DiffMatrix(
+                distances_of(paths, matrix_options, collected), collected.notes, collected.warnings
+            )
     with lent(jobs, executor) as workers:
         options = options._replace(workers=workers)
         if not each:
@@ -315,8 +317,8 @@ def _diff(
     failing: Failing,
     name: str | None = None,
 ) -> DiffResult:
-    with collecting() as said:
-        found, names = compare(left, right, options._replace(with_names=True), said)
+    with collecting() as collected:
+        found, names = compare(left, right, options._replace(with_names=True), collected)
         result = DiffResult(found, options, failing, name, names)
-        result.notes, result.warnings = tuple(said.notes), tuple(said.warnings)
+        result.notes, result.warnings = tuple(collected.notes), tuple(collected.warnings)
         return result

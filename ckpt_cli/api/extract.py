@@ -73,7 +73,7 @@ def planned_extract(
             by_name=by_name,
             stored_keys=options.stored_keys,
         )
-        plan = laid.told(plan) if laid else plan
+        plan = laid.source_plan(plan) if laid else plan
         note_cast(plan, options.cast, reporter)
         how = options.write.how(plan.target)
         how = how._replace(proof=how.proof if output.is_proven or how.proof == SENT else NONE)
@@ -118,7 +118,7 @@ def extract(
     """
     where = location(path)
     target = output_named(target_location(output))
-    with collecting() as said, lent(jobs) as workers:
+    with collecting() as collected, lent(jobs) as workers:
         options = ExtractOptions(
             keys,
             selection((), match, exclude, regex=regex, ignore_case=ignore_case, dtype=dtype, kind=kind),
@@ -127,6 +127,6 @@ def extract(
             keeps_stored(key_names),
             WriteOptions(workers, overwrite, dry_run),
         )
-        with planned_extract(where, target, options, said) as job:
-            written = carry_out(job, said)
-        return WriteResult(written, [*said.notes, *written.outcome.notes], said.warnings)
+        with planned_extract(where, target, options, collected) as job:
+            written = carry_out(job, collected)
+        return WriteResult(written, [*collected.notes, *written.outcome.notes], collected.warnings)

@@ -138,8 +138,10 @@ def arranged_directory(found: dict[str, Any], options: ListOptions) -> dict[str,
     """Return a directory's document with the chosen checkpoints in the requested order."""
     rows = found["checkpoints"]
     if options.where is not None:
-        told = {*OF_CHECKPOINTS} - {"stored_step", "identity"} | {*(rows[0] if rows else OF_CHECKPOINTS)}
-        _require(options.where, told, "this listing of a directory")
+        shown_columns = {*OF_CHECKPOINTS} - {"stored_step", "identity"} | {
+            *(rows[0] if rows else OF_CHECKPOINTS)
+        }
+        _require(options.where, shown_columns, "this listing of a directory")
         rows = [row for row in rows if options.where.holds(row)]
     column = "nbytes" if options.sort == "size" else options.sort
     if column in OF_CHECKPOINTS:
@@ -205,7 +207,7 @@ class DirectoryFound(NamedTuple):
     warnings: Sequence[str] = ()
     error: CheckpointError | None = None
 
-    def told(self, reporter: Reporter, *, reverse: bool) -> dict[str, Any]:
+    def report(self, reporter: Reporter, *, reverse: bool) -> dict[str, Any]:
         """Return the document, and tell the notes and warnings; raise the error."""
         if self.document is None:
             assert self.error is not None
@@ -223,7 +225,7 @@ def list_directory(
     path: Location, reporter: Reporter, *, reverse: bool, long: bool = False, jobs: int = 1
 ) -> dict[str, Any]:
     """Return the document of a directory's checkpoints; with `long` the step that each of them holds."""
-    return _found_in(path, long=long, recursive=False, jobs=jobs).told(reporter, reverse=reverse)
+    return _found_in(path, long=long, recursive=False, jobs=jobs).report(reporter, reverse=reverse)
 
 
 def directories_found(path: Location, *, long: bool, jobs: int) -> Iterator[DirectoryFound]:

@@ -68,15 +68,17 @@ class RunHistory(ResultTable[LogRow], PlottedTable):
     `ckpt log --json`.
     """
 
-    def __init__(self, path: Location, rows: Sequence[LogRow], run: RunLog, told: EventCurves) -> None:
+    def __init__(
+        self, path: Location, rows: Sequence[LogRow], run: RunLog, event_curves: EventCurves
+    ) -> None:
         latest = run.directory.latest
         self.directory = str(path)
         self.latest: str | None = spelling(latest).relative_to(path) if latest is not None else None
         self.frozen = list(run.frozen)
-        self.curve = told.curve
-        self.tag = told.curve.tag or None
-        self.steps, self.losses = tuple(told.curve.steps), tuple(told.curve.values)
-        self.event_files, self.tags = told.files, told.tags
+        self.curve = event_curves.curve
+        self.tag = event_curves.curve.tag or None
+        self.steps, self.losses = tuple(event_curves.curve.steps), tuple(event_curves.curve.values)
+        self.event_files, self.tags = event_curves.files, event_curves.tags
         self.notes: tuple[str, ...] = ()
         self.warnings: tuple[str, ...] = ()
         self._results = rows
@@ -115,13 +117,18 @@ def run_history(
     path: Location, state_path: Location, options: LogOptions, workers: Workers, reporter: Reporter
 ) -> RunHistory:
     """Return a run over time, with the numbers of its event files."""
-    told = read_curve(options.events or path, options.tag)
-    run, rows = _look(partial(Directory, path, state_path), told.curve, options, workers, reporter)
-    for text in [*run.directory.notes, *told.notes, *run.notes, *_without_tag(told, options.tag)]:
+    event_curves = read_curve(options.events or path, options.tag)
+    run, rows = _look(partial(Directory, path, state_path), event_curves.curve, options, workers, reporter)
+    for text in [
+        *run.directory.notes,
+        *event_curves.notes,
+        *run.notes,
+        *_without_tag(event_curves, options.tag),
+    ]:
         reporter.note(text)
     for text in run.warnings:
         reporter.warning(text)
-    return RunHistory(path, rows, run, told)
+    return RunHistory(path, rows, run, event_curves)
 
 
 def _look(
@@ -151,47 +158,51 @@ def follow_run(
 ) -> Iterator[RunHistory]:
     """Yield a run of one checkpoint for each that is complete, now or later, until the caller stops.
 
-    Raises CheckpointError where the directory cannot be read at first; later on that is a warning.
+    Raises CheckpointError if the directory cannot be read at first; later on that is a warning.
     """
     follower = Follower(path, state_path)
     run: RunLog | None = None
     pause = options.interval or (INTERVAL_OF_URLS if path.is_object() else INTERVAL)
-    said: set[str] = set()
+    warned: set[str] = set()
     while True:
         try:
             found = follower.poll()
         except CheckpointError as error:
             if run is None:
                 raise
-            _warn_once(str(error), said, reporter)
+            _warn_once(str(error), warned, reporter)
             time.sleep(pause)
             continue
         for text in found.warnings:
             reporter.warning(text)
         if found.directory is not None:
-            told = (
+            event_curves = (
                 read_curve(options.events or path, options.tag)
                 if found.complete
                 else EventCurves(Curve(), (), (), ())
             )
             if run is None:
                 run = RunLog(
-                    found.directory, options.selection, told.curve, values=options.values, workers=workers
+                    found.directory,
+                    options.selection,
+                    event_curves.curve,
+                    values=options.values,
+                    workers=workers,
                 )
-            run.directory, run.curve = found.directory, told.curve
+            run.directory, run.curve = found.directory, event_curves.curve
             for member in found.complete:
-                row = _row_of(run, member, said, reporter)
+                row = _row_of(run, member, warned, reporter)
                 if row is not None:
-                    yield RunHistory(path, [row], run, told)
+                    yield RunHistory(path, [row], run, event_curves)
         time.sleep(pause)
 
 
-def _row_of(run: RunLog, member: Member, said: set[str], reporter: Reporter) -> LogRow | None:
-    """Return the row of a checkpoint that is complete; None where it has gone, or nothing of it is chosen."""
+def _row_of(run: RunLog, member: Member, warned: set[str], reporter: Reporter) -> LogRow | None:
+    """Return the row of a checkpoint that is complete; None if it has gone, or nothing of it is chosen."""
     try:
         row = run.row(member)
     except NothingSelectedError as error:
-        _warn_once(str(error), said, reporter)
+        _warn_once(str(error), warned, reporter)
         return None
     for text in run.warnings:
         reporter.warning(text)
@@ -199,20 +210,20 @@ def _row_of(run: RunLog, member: Member, said: set[str], reporter: Reporter) -> 
     return row
 
 
-def _warn_once(text: str, said: set[str], reporter: Reporter) -> None:
-    if text not in said:
-        said.add(text)
+def _warn_once(text: str, warned: set[str], reporter: Reporter) -> None:
+    if text not in warned:
+        warned.add(text)
         reporter.warning(text)
 
 
-def _without_tag(told: EventCurves, tag: str | None) -> list[str]:
+def _without_tag(event_curves: EventCurves, tag: str | None) -> list[str]:
     """Return a note if the event files lack the requested number."""
-    if tag is None or told.curve.steps:
+    if tag is None or event_curves.curve.steps:
         return []
-    if not told.files:
+    if not event_curves.files:
         return ["there are no event files; to read another directory, pass --events DIR"]
-    files = counted(len(told.files), "event file has", "event files have")
-    there = ", ".join(told.tags[:_MOST_TAGS]) or "no scalars"
+    files = counted(len(event_curves.files), "event file has", "event files have")
+    there = ", ".join(event_curves.tags[:_MOST_TAGS]) or "no scalars"
     return [f"{files} no scalar {tag!r}; found {there}"]
 
 
@@ -274,16 +285,16 @@ def log(
 def _follow(
     path: Location, state_path: Location, options: LogOptions, jobs: int | None
 ) -> Iterator[RunHistory]:
-    with lent(jobs) as workers, collecting() as said:
-        for found in follow_run(path, state_path, options, workers, said):
-            found.notes, found.warnings = tuple(said.notes), tuple(said.warnings)
-            said.notes.clear()
-            said.warnings.clear()
+    with lent(jobs) as workers, collecting() as collected:
+        for found in follow_run(path, state_path, options, workers, collected):
+            found.notes, found.warnings = tuple(collected.notes), tuple(collected.warnings)
+            collected.notes.clear()
+            collected.warnings.clear()
             yield found
 
 
 def _history(path: Location, state_path: Location, options: LogOptions, workers: Workers) -> RunHistory:
-    with collecting() as said:
-        found = run_history(path, state_path, options, workers, said)
-        found.notes, found.warnings = tuple(said.notes), tuple(said.warnings)
+    with collecting() as collected:
+        found = run_history(path, state_path, options, workers, collected)
+        found.notes, found.warnings = tuple(collected.notes), tuple(collected.warnings)
         return found

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from formats.find.opening import is_directory, locate
 
-from ..operations.look.listing import Tensors, index_is_asked, total
+from ..operations.look.listing import Tensors, reads_only_index, total
 from ..operations.reporting import kept, opened
 from ..operations.select.columns import OF_CHECKPOINTS, OF_TENSORS
 from .calls import choice, collecting, lent, location, public, selection
@@ -240,36 +240,36 @@ def ls(
 
 
 def _ls_checkpoint(place: Location, options: ListOptions, jobs: int | None, *, long: bool) -> TensorListing:
-    with collecting() as said:
-        with opened(locate(place), said, listed=not options.digest) as reader:
+    with collecting() as collected:
+        with opened(locate(place), collected, listed=not options.digest) as reader:
             columns = chosen_tensors(reader, options)
-            of_index = options.digest == "crc32c" and index_is_asked(reader, place)
+            of_index = options.digest == "crc32c" and reads_only_index(reader, place)
             digests = None
             if options.digest is not None:
                 with lent(jobs) as workers:
-                    digests = digests_of(reader, columns, options, workers, said, of_index=of_index)
+                    digests = digests_of(reader, columns, options, workers, collected, of_index=of_index)
             tensors = Tensors(reader, columns, digests)
             if long or "trainable" in options.columns:
-                trainable = trainable_of(reader, said, names_graph=True)
+                trainable = trainable_of(reader, collected, names_graph=True)
                 tensors = tensors._replace(trainable=trainable.marks, graph=trainable.graph)
             if not of_index:
-                warn_of_missing(reader, said)
+                warn_of_missing(reader, collected)
             listing = TensorListing(arranged(tensors, options), long)
-        listing.notes, listing.warnings = tuple(said.notes), tuple(said.warnings)
+        listing.notes, listing.warnings = tuple(collected.notes), tuple(collected.warnings)
         return listing
 
 
 def _ls_directory(place: Location, options: ListOptions, jobs: int | None, *, long: bool) -> DirectoryListing:
-    with collecting() as said:
-        found = list_directory(place, said, reverse=options.reverse, long=long)
+    with collecting() as collected:
+        found = list_directory(place, collected, reverse=options.reverse, long=long)
         if options.digest == IDENTITY:
             with lent(jobs) as workers:
-                add_identities(found, workers, said)
+                add_identities(found, workers, collected)
         is_empty = not found["checkpoints"]
         found = arranged_directory(found, options)
         if options.where is not None and not (is_empty or found["checkpoints"]):
             raise no_checkpoint_where(options.where, place)
-        return DirectoryListing(found, said.notes, said.warnings)
+        return DirectoryListing(found, collected.notes, collected.warnings)
 
 
 def _ls_below(
@@ -282,12 +282,12 @@ def _ls_below(
     with lent(jobs) as workers:
         places = [*directories_found(path, long=long, jobs=workers.jobs)]
     for place in places:
-        with kept(errors), collecting() as said:
-            document = place.told(said, reverse=options.reverse)
+        with kept(errors), collecting() as collected:
+            document = place.report(collected, reverse=options.reverse)
             is_empty = is_empty and not document["checkpoints"]
             document = arranged_directory(document, options)
             if document["checkpoints"]:
-                found.append(DirectoryListing(document, said.notes, said.warnings))
+                found.append(DirectoryListing(document, collected.notes, collected.warnings))
     if options.where is not None and not (is_empty or found):
         raise no_checkpoint_where(options.where, path)
     return Several(found, errors)

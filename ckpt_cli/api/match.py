@@ -96,12 +96,12 @@ def match_checkpoints(
     from ..operations.compare.match import match as match_readers
     from ..operations.compare.match_fix import fix, likely_renames, takes_all
     from ..operations.compare.match_optimizers import fates
-    from ..operations.compare.match_structure import is_tree_beside_model, match_by_structure
+    from ..operations.compare.match_structure import is_tree_with_model, match_by_structure
 
     with opened(checkpoint, reporter) as reader, opened(target, reporter) as other:
         for side in (reader, other):
             side.prove_specs()
-        if is_tree_beside_model(reader, other):
+        if is_tree_with_model(reader, other):
             found, proposals = match_by_structure(reader, other)
             paths = {"checkpoint": reader.object_paths, "target": other.object_paths}
             rows = list(_rows(found, {}, reader, other, {}))
@@ -267,8 +267,8 @@ def match(
     ```
     """
     one, other = location(checkpoint), location(target)
-    with collecting() as said:
-        matched = match_checkpoints(one, other, said, read=read, with_paths=False)
+    with collecting() as collected:
+        matched = match_checkpoints(one, other, collected, read=read, with_paths=False)
         if save_map is not None:
-            write_proposals(target_location(save_map), matched, one, other, said)
-        return MatchResult(matched, said.notes, said.warnings)
+            write_proposals(target_location(save_map), matched, one, other, collected)
+        return MatchResult(matched, collected.notes, collected.warnings)

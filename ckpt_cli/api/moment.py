@@ -12,7 +12,7 @@ __all__ = ["moment"]
 
 
 def moment() -> str:
-    """Return now, or the time in SOURCE_DATE_EPOCH; OptionError where that is none."""
+    """Return now, or the time in SOURCE_DATE_EPOCH; OptionError if that is none."""
     text = os.environ.get("SOURCE_DATE_EPOCH")
     try:
         found = iso_time(int(time.time()) if not text else int(text))

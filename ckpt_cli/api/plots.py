@@ -99,9 +99,9 @@ def _bars(plot: Bars) -> str:
         y = 24 + at * _ROW
         share = min(value / most, 1.0) if most and math.isfinite(value) else float(not math.isfinite(value))
         width = max(1.0, share * _LONGEST_BAR)
-        told = escape(cut(spelled(name), _LETTERS))
+        name_label = escape(cut(spelled(name), _LETTERS))
         inside += (
-            f'<text x="{_NAME - 6}" y="{y + 10}" text-anchor="end" {_TEXT}>{told}</text>'
+            f'<text x="{_NAME - 6}" y="{y + 10}" text-anchor="end" {_TEXT}>{name_label}</text>'
             f'<rect x="{_NAME}" y="{y}" width="{width:.1f}" height="{_ROW - 5}" fill="{_INK}"/>'
             f'<text x="{_NAME + width + 6:.1f}" y="{y + 10}" {_TEXT}>{escape(label)}</text>'
         )

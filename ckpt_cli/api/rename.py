@@ -33,7 +33,7 @@ class RenameOptions(NamedTuple):
 
 
 def check_places(target: str | None, *, in_place: bool) -> None:
-    """Raise OptionError where a target is missing, or there is one too many."""
+    """Raise OptionError if a target is missing, or there is one too many."""
     if in_place and target is not None:
         raise OptionError("--in-place changes SRC itself, so DST cannot be passed")
     if not in_place and target is None:
@@ -100,10 +100,10 @@ def rename(
     check_places(None if target is None else str(target), in_place=in_place)
     where = None if target is None else target_location(target)
     changes = key_changes(sub, strip_prefix, add_prefix, map)
-    with collecting() as said, lent(jobs) as workers:
-        asked = verify_choice(verify, no_verify=no_verify)
-        write = WriteOptions(workers, overwrite, dry_run, asked, update_state)
+    with collecting() as collected, lent(jobs) as workers:
+        verify_mode = verify_choice(verify, no_verify=no_verify)
+        write = WriteOptions(workers, overwrite, dry_run, verify_mode, update_state)
         options = RenameOptions(changes, full_names, link, write)
-        with planned_rename(location(source), where, options, said) as (job, _):
-            written = carry_out(job, said)
-        return WriteResult(written, [*said.notes, *written.outcome.notes], said.warnings)
+        with planned_rename(location(source), where, options, collected) as (job, _):
+            written = carry_out(job, collected)
+        return WriteResult(written, [*collected.notes, *written.outcome.notes], collected.warnings)

@@ -89,7 +89,7 @@ VERIFY_RULES = (excludes("--verify", "--no-verify"),)
 
 
 def check(rules: Iterable[Rule], given: Collection[str]) -> None:
-    """Raise OptionError where the parameters that were given break a rule."""
+    """Raise OptionError if the parameters that were given break a rule."""
     for rule in rules:
         message = rule.broken(given)
         if message is not None:

@@ -67,9 +67,9 @@ class _Run(NamedTuple):
         """Return the same with other options of writing."""
         return self._replace(options=self.options._replace(write=self.options.write._replace(**changed)))
 
-    def convert(self, member: Member, reporter: Reporter, told: Callable[[Written], None]) -> None:
+    def convert(self, member: Member, reporter: Reporter, report: Callable[[Written], None]) -> None:
         with opened(member.location, reporter) as reader:
-            convert_one(reader, self.target / self.names[member.name], self.options, reporter, told)
+            convert_one(reader, self.target / self.names[member.name], self.options, reporter, report)
 
     @property
     def parents(self) -> set[Location]:
@@ -80,7 +80,7 @@ class _Run(NamedTuple):
 class _Event(NamedTuple):
     """One report of a conversion: a message, or the checkpoint that it wrote."""
 
-    kind: Literal["note", "remark", "warning", "told"]
+    kind: Literal["note", "remark", "warning", "written"]
     value: str | Written
 
 
@@ -124,12 +124,12 @@ class _Recorder:
     def warning(self, text: str) -> None:
         self.events.append(_Event("warning", text))
 
-    def told(self, written: Written) -> None:
+    def written(self, written: Written) -> None:
         """Keep a written checkpoint without its sources, graph and values, which cannot travel."""
         plan, outcome, how = written
         moves = tuple(move._replace(tensor=None, value=None) for move in plan.moves)
         kept = Plan(plan.source, plan.target, plan.format, moves, plan.dropped)
-        self.events.append(_Event("told", Written(kept, outcome, how._replace(workers=SERIAL))))
+        self.events.append(_Event("written", Written(kept, outcome, how._replace(workers=SERIAL))))
 
 
 def convert_run(
@@ -137,9 +137,9 @@ def convert_run(
     target: Location,
     options: ConvertOptions,
     reporter: Reporter,
-    told: Callable[[Written], None],
+    report: Callable[[Written], None],
 ) -> RunConverted:
-    """Convert a run directory, and its state file with it; `told` is called with each checkpoint."""
+    """Convert a run directory, and its state file with it; `report` is called with each checkpoint."""
     if not is_directory(source):
         source.require_access()
         raise OptionError(f"--each needs a directory; {source} is not one")
@@ -157,7 +157,7 @@ def convert_run(
     if converted_state(directory, names) is not None and not options.write.overwrite:
         refuse_state_file(target)
     # Files next to the target that several checkpoints name are copied once, by the first of them.
-    _convert(run, 1 if names_beside else jobs, reporter, told)
+    _convert(run, 1 if names_beside else jobs, reporter, report)
     state = converted_state(directory, names)
     if state is not None and not options.write.dry_run:
         with holding(target):
@@ -191,46 +191,46 @@ def _rehearse(run: _Run, jobs: int, reporter: Reporter) -> bool:
     """Raise the first error of the conversions; return whether one copies files next to its target."""
     run = run.with_writing(dry_run=True)
     if jobs == 1:
-        found = [_names_beside(run, _Rehearsal(reporter), member) for member in run.members]
+        found = [_reports_side_names(run, _Rehearsal(reporter), member) for member in run.members]
     else:
-        work = partial(_names_beside, run.with_writing(workers=SERIAL), _Rehearsal(_Recorder()))
+        work = partial(_reports_side_names, run.with_writing(workers=SERIAL), _Rehearsal(_Recorder()))
         found = [*Forked(work, run.members, jobs)]
     return any(found)
 
 
-def _names_beside(run: _Run, reporter: Reporter, member: Member) -> bool:
+def _reports_side_names(run: _Run, reporter: Reporter, member: Member) -> bool:
     found: list[bool] = []
     run.convert(member, reporter, lambda written: found.append(bool(written.plan.beside)))
     return any(found)
 
 
-def _convert(run: _Run, jobs: int, reporter: Reporter, told: Callable[[Written], None]) -> None:
+def _convert(run: _Run, jobs: int, reporter: Reporter, report: Callable[[Written], None]) -> None:
     """Convert checkpoints, in order."""
     if jobs == 1:
         for member in run.members:
-            run.convert(member, reporter, told)
+            run.convert(member, reporter, report)
         return
     parents = () if run.options.write.dry_run else run.parents
     work = partial(_recorded, run.with_writing(workers=SERIAL))
     with directories_made(parents):  # one process would remove those that are empty, another is to use them
         for found in Forked(work, run.members, jobs, batch=1, patience=_PATIENCE):
-            _repeat(found, reporter, told)
+            _repeat(found, reporter, report)
 
 
 def _recorded(run: _Run, member: Member) -> _Recorded:
     recorder, error = _Recorder(), None
     try:
-        run.convert(member, recorder, recorder.told)
+        run.convert(member, recorder, recorder.written)
     except CheckpointError as raised:
         error = raised.with_traceback(None)
     return _Recorded(recorder.events, error)
 
 
-def _repeat(found: _Recorded, reporter: Reporter, told: Callable[[Written], None]) -> None:
+def _repeat(found: _Recorded, reporter: Reporter, report: Callable[[Written], None]) -> None:
     """Repeat the reports of a process, and raise its error."""
     for kind, value in found.events:
         if isinstance(value, Written):
-            told(value)
+            report(value)
         else:
             getattr(reporter, kind)(value)
     if found.error is not None:

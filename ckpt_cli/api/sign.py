@@ -114,6 +114,6 @@ def sign(
     ```
     """
     options = SignOptions(None if key is None else location(key), overwrite, dry_run)
-    with collecting() as said, lent(jobs) as workers:
-        done = sign_tensors(location(path), target_location(output), options, workers, said)
-        return done._replace(notes=tuple(said.notes), warnings=tuple(said.warnings))
+    with collecting() as collected, lent(jobs) as workers:
+        done = sign_tensors(location(path), target_location(output), options, workers, collected)
+        return done._replace(notes=tuple(collected.notes), warnings=tuple(collected.warnings))

@@ -88,7 +88,7 @@ def tensor_stats(
 ) -> Iterator[TensorStats]:
     """Yield the statistics of the chosen tensors in the requested order.
 
-    Raises NothingSelectedError where an expression chooses none of them.
+    Raises NothingSelectedError if an expression chooses none of them.
     """
     rows = _chosen_rows(reader, options)
     if options.where is None and options.sort == "key":
@@ -112,8 +112,8 @@ def _chosen_rows(reader: FormatReader, options: StatsOptions) -> dict[str, dict[
     chosen = choose(reader, options.selection)
     if options.where is None and options.sort in ("key", "dtype", "shape", *TensorStats._fields):
         return {key: {} for key in chosen}
-    asked = {options.sort, *(options.where.columns if options.where is not None else ())}
-    return rows_before_values(reader, chosen, options.where, asked)
+    needed = {options.sort, *(options.where.columns if options.where is not None else ())}
+    return rows_before_values(reader, chosen, options.where, needed)
 
 
 def _all_stats(
@@ -125,7 +125,7 @@ def _all_stats(
 ) -> Iterator[TensorStats]:
     """Yield the statistics of tensors, in the order of the checkpoint."""
     unread = left_alone(reader, chosen)
-    if unread is not None:  # without which --fail-on would have said that there is nothing
+    if unread is not None:  # --fail-on would otherwise find nothing
         (reporter.warning if options.fail_on else reporter.note)(f"{reader.location.path}: {unread}")
     keys = [key for key in chosen if _has_numbers(reader, key)]
     if not keys and unread is None:
@@ -185,8 +185,8 @@ class CheckpointStats(ResultTable[TensorStats]):
     def _rows(self) -> Iterator[Sequence[Any]]:
         return iter(self)
 
-    def _of_people(self, row: dict[str, Any]) -> dict[str, Any]:
-        return super()._of_people({**row, "object_path": self._object_paths.get(row["key"])})
+    def _notebook_row(self, row: dict[str, Any]) -> dict[str, Any]:
+        return super()._notebook_row({**row, "object_path": self._object_paths.get(row["key"])})
 
 
 @public(*CHOOSING_RULES, *SHARING_RULES, *RULES)
@@ -246,9 +246,9 @@ def stats(
 def _stats_of(
     path: Location | CheckpointLocation, options: StatsOptions, workers: Workers
 ) -> CheckpointStats:
-    with collecting() as said:
-        with opened(path, said) as reader:
-            rows = list(tensor_stats(reader, options, workers, said))
+    with collecting() as collected:
+        with opened(path, collected) as reader:
+            rows = list(tensor_stats(reader, options, workers, collected))
             name = spelling(reader.location)
             paths = {row.key: reader.object_paths[row.key] for row in rows if row.key in reader.object_paths}
-        return CheckpointStats(name, rows, said.notes, said.warnings, paths)
+        return CheckpointStats(name, rows, collected.notes, collected.warnings, paths)

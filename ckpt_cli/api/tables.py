@@ -72,9 +72,9 @@ class RowTable(ABC):
         from formats.core.notebook import table
 
         names = self._names()
-        of_people = (self._of_people(dict(zip(names, row, strict=True))) for row in self._rows())
+        of_people = (self._notebook_row(dict(zip(names, row, strict=True))) for row in self._rows())
         rows = ([_cell(name, value) for name, value in row.items()] for row in of_people)
-        shown = table([*self._of_people(dict.fromkeys(names))], rows, self._count())
+        shown = table([*self._notebook_row(dict.fromkeys(names))], rows, self._count())
         plots = self._plots()
         if plots:
             from .plots import svg
@@ -82,7 +82,7 @@ class RowTable(ABC):
             shown = svg(plots) + shown
         return shown
 
-    def _of_people(self, row: dict[str, Any]) -> dict[str, Any]:
+    def _notebook_row(self, row: dict[str, Any]) -> dict[str, Any]:
         """Return a row as a notebook shows it: a tensor is named by its object path if it has one."""
         path = row.pop("object_path", None)
         if row.get("key"):

@@ -211,8 +211,8 @@ def _compare_source(
         opened(source, reporter) as other,
         open_location(place) as export,
     ):
-        changed, told = _told(options.changes, other)
-        found = judge(export, changed, advance, told)
+        changed, sources = _given_sources(options.changes, other)
+        found = judge(export, changed, advance, sources)
     findings = found.findings(str(place.head))
     if not any(finding.severity == "error" for finding in findings):
         reporter.note(f"{result.path}: {found.summary}")
@@ -295,7 +295,9 @@ def signed_contract(signature: Location, public_key: Location, changes: KeyChang
     return SignedContract(signature, read_key(public_key), partial(_as_signed, changes))
 
 
-def _told(changes: KeyChanges | None, source: FormatReader) -> tuple[FormatReader, Mapping[str, str]]:
+def _given_sources(
+    changes: KeyChanges | None, source: FormatReader
+) -> tuple[FormatReader, Mapping[str, str]]:
     """Return a source with the axes that a map says, and its key by that of the export."""
     if changes is None:
         return source, {}
@@ -443,6 +445,6 @@ def verify(
         source,
         changes if map is not None else None,
     )
-    with collecting() as said, lent(jobs, executor) as workers:
-        results = verify_each([location(path) for path in paths or (".",)], options, workers, said)
-        return VerifyResult(results, said.notes, said.warnings)
+    with collecting() as collected, lent(jobs, executor) as workers:
+        results = verify_each([location(path) for path in paths or (".",)], options, workers, collected)
+        return VerifyResult(results, collected.notes, collected.warnings)

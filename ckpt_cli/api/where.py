@@ -32,7 +32,7 @@ def parsed(
 
 
 def require_columns(where: Where, known: Collection[str], what: str) -> None:
-    """Raise OptionError where an expression names a column that is none of those known."""
+    """Raise OptionError if an expression names a column that is none of those known."""
     from ..operations.select.where import WhereError
 
     try:

@@ -15,7 +15,7 @@ from formats.core.escape import escape
 from formats.core.words import counted
 from formats.store.work.workers import SERIAL, Workers
 
-from ..operations.convert.latest import make_latest, refuse_unlisted, state_beside
+from ..operations.convert.latest import make_latest, refuse_unlisted, state_file_of
 from ..operations.convert.plan import FULL, NONE, SENT, usual_proof, verification
 from .rules import OptionError
 from .tables import RowTable
@@ -137,7 +137,7 @@ def carry_out(job: Job, reporter: Reporter) -> Written:
     plan, run, how, label, nbytes = job
     if how.update_state:
         refuse_unlisted(plan.target, plan.format)
-        state_beside(plan.target)  # a damaged state file is an error before anything is written
+        state_file_of(plan.target)  # a damaged state file is an error before anything is written
     label = os.path.basename(plan.target) if label is None else label
     nbytes = plan.nbytes if nbytes is None else nbytes
     with reporter.progress(nbytes, label, passes(how.proved == FULL)) as advance:

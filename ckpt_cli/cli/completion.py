@@ -213,7 +213,7 @@ def _directories(head: str, names: list[str]) -> Items:
 
 def _checkpoint_names(directory: Location, names: list[str]) -> list[str]:
     """Return what is a checkpoint of these names, by its content where the name does not say."""
-    from formats.model.checkpoint_files import is_leftover, is_part, is_shard_beside_index
+    from formats.model.checkpoint_files import has_index_file, is_leftover, is_part
     from formats.store.siblings import V1_SHARD
 
     found: dict[str, None] = {}
@@ -223,10 +223,7 @@ def _checkpoint_names(directory: Location, names: list[str]) -> list[str]:
         if name.endswith(".index"):
             found[name.removesuffix(".index")] = None
         elif (
-            is_part(name)
-            or is_leftover(name, directory=False)
-            or not path.is_file()
-            or is_shard_beside_index(path)
+            is_part(name) or is_leftover(name, directory=False) or not path.is_file() or has_index_file(path)
         ):
             continue
         elif name.endswith(_SUFFIXES) or _looks_like_one(path):
@@ -309,7 +306,7 @@ class _Completion(ShellComplete):
 
 
 def _in_time(find: Callable[[], Items]) -> Items:
-    """Return what is found of servers within a second, nothing where that is not enough."""
+    """Return what is found of servers within a second, nothing if that is not enough."""
     import threading
 
     from formats.errors import CheckpointError

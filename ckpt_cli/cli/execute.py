@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _PROVED = {FULL: ", verified", SENT: ", upload verified by checksum", NONE: ""}
 
 
-def tell(written: Written, *, as_json: bool, prefix: tuple[str, ...] = ()) -> None:
+def print_result(written: Written, *, as_json: bool, prefix: tuple[str, ...] = ()) -> None:
     """Print what a plan did or would do, notes first; `prefix` begins the lines of one of several.
 
     The plan itself is printed in a dry run alone; the last line, on stderr, says what was written.
@@ -42,10 +42,10 @@ def tell(written: Written, *, as_json: bool, prefix: tuple[str, ...] = ()) -> No
         render.table(columns, [_cells(row) for row in plan.rows()])
     if not as_json:  # the document has them
         report_dropped(plan.dropped, SCREEN)
-    say_written(plan, counted(len(plan.moves), "tensor"), how, shared=shared)
+    note_written(plan, counted(len(plan.moves), "tensor"), how, shared=shared)
 
 
-def say_written(plan: Plan, tensors: str, how: How, *, shared: bool = False) -> None:
+def note_written(plan: Plan, tensors: str, how: How, *, shared: bool = False) -> None:
     """Say on stderr what was written, or would be: where, in which format, how much, how it was proved."""
     done = "would write" if how.dry_run else "wrote"
     proof = ", verified except for the shared data" if shared and how.proved != NONE else _PROVED[how.proved]

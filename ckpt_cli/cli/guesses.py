@@ -204,7 +204,7 @@ def _option_line(name: str, words: list[str], own: set[str]) -> str | None:
     if name in _IS_ENVIRONMENT.split():
         return f"set credentials and endpoints in the environment: {command_line('explain', 'environment')}"
     if name in _COMPARES_SHAPES.split() and "--against" in words[:-1]:
-        return _shapes_alone(words)
+        return _compare_shapes(words)
     if "--output" not in own and name in f"{_NAMES_A_TARGET} --format".split():
         found = _output_line(name, words)
         if found is not None:
@@ -319,7 +319,7 @@ def _of_usage(error: click.UsageError, words: list[str]) -> Iterator[str]:
         yield "to change the dtype of tensors, pass --cast instead of --dtype"
 
 
-def _of_where(error: click.UsageError, _: list[str]) -> Iterator[str]:
+def _mark_where_error(error: click.UsageError, _: list[str]) -> Iterator[str]:
     """Yield the expression of --where with a line below it that marks the mistake."""
     cause: BaseException | None = error
     while cause is not None and not hasattr(cause, "excerpt"):
@@ -376,10 +376,10 @@ def _of_selection(error: CheckpointError, words: list[str]) -> Iterator[str]:
     ):
         yield f"to treat every argument as a path: {command_line('stats', '--files', *words[1:])}"
     if "--against" in words[:-1] and "has no digest" in error.message:
-        yield _shapes_alone(words)
+        yield _compare_shapes(words)
 
 
-def _shapes_alone(words: list[str]) -> str:
+def _compare_shapes(words: list[str]) -> str:
     """Return the command that compares with a listing without values."""
     rest, listing = without("--against", words)
     paths = [word for word in rest[1:] if not word.startswith("-")] or ["."]
@@ -392,7 +392,7 @@ _GUESSES: tuple[tuple[type[Exception], Callable[..., Iterator[str]]], ...] = (
     (click.MissingParameter, _of_missing),
     (click.BadParameter, _of_value),
     (click.UsageError, _of_usage),
-    (click.UsageError, _of_where),
+    (click.UsageError, _mark_where_error),
     (CheckpointNotFoundError, _of_path),
     (CheckpointError, _of_selection),
 )

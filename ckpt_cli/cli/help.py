@@ -105,8 +105,8 @@ def left_out(command: click.Command) -> list[str]:
     """Return the paragraphs that the help of a command leaves out."""
     rest = inspect.cleandoc(command.help or "").partition("\f")[2].strip("\n")
     options = [param for param in command.params if isinstance(param, click.Option)]
-    told = [(max(option.opts, key=len), (option.help or "").partition("\f")[2]) for option in options]
-    return [*filter(None, rest.split("\n\n")), *(f"{name}: {text}" for name, text in told if text)]
+    notes = [(max(option.opts, key=len), (option.help or "").partition("\f")[2]) for option in options]
+    return [*filter(None, rest.split("\n\n")), *(f"{name}: {text}" for name, text in notes if text)]
 
 
 def subcommand(name: str, *, paged: bool = False) -> Callable[[Callable[..., Any]], Subcommand]:

@@ -40,8 +40,8 @@ def _of_own_options(hints: Sequence[str], words: Sequence[str], group: click.Gro
             yield hint
         elif advised <= _options(group, "convert"):
             first, *rest = hint.split(";", 1)
-            told = ";".join((f"{first} to ckpt convert", *rest))
-            yield told if advice and advice[1] else f"with ckpt convert, {hint}"
+            advice_line = ";".join((f"{first} to ckpt convert", *rest))
+            yield advice_line if advice and advice[1] else f"with ckpt convert, {hint}"
 
 
 def _options(group: click.Group, name: str) -> set[str]:

@@ -19,7 +19,7 @@ from ..render.base import (
     choose_quiet,
     choose_verbose,
     error_lines,
-    has_said_all,
+    has_printed_all,
     note,
     remark,
     warning,
@@ -148,7 +148,7 @@ def cli(context: click.Context, *, verbose: bool) -> None:
 def main(args: Sequence[str] | None = None) -> NoReturn:
     """Run `ckpt`.  This is where exceptions become messages and exit codes, and the only place."""
     if not _have_streams():
-        _let_go_of_output()
+        _discard_output()
         sys.exit(CANNOT)
     _prepare()
     try:
@@ -157,9 +157,9 @@ def main(args: Sequence[str] | None = None) -> NoReturn:
         if os.environ.get("CKPT_DEBUG") or not _is_exhausted(error):
             raise
         code = _report_exhausted(error)
-    if not has_said_all() and code in (0, None, ANSWER_IS_NO, USAGE):
+    if not has_printed_all() and code in (0, None, ANSWER_IS_NO, USAGE):
         code = CANNOT  # A result is none if its explanation could not be written.
-    _let_go_of_output()
+    _discard_output()
     # Only freeing memory would be left at exit, and the system does that faster.
     sys.exit(code or 0)
 
@@ -237,19 +237,19 @@ def _have_threads_end_quietly() -> None:
     if __name__ in (said_by_thread.__module__, said_by_python.__module__):
         return  # A program that runs many commands would wrap a hook in itself, a thousand deep in the end.
 
-    def end_thread(told: threading.ExceptHookArgs) -> None:
-        if told.exc_value is None or not _is_exhausted(told.exc_value):
-            said_by_thread(told)
+    def end_thread(hook_args: threading.ExceptHookArgs) -> None:
+        if hook_args.exc_value is None or not _is_exhausted(hook_args.exc_value):
+            said_by_thread(hook_args)
 
-    def clear_up(told: sys.UnraisableHookArgs) -> None:
-        if told.exc_value is None or not _is_exhausted(told.exc_value):
-            said_by_python(told)
+    def clear_up(hook_args: sys.UnraisableHookArgs) -> None:
+        if hook_args.exc_value is None or not _is_exhausted(hook_args.exc_value):
+            said_by_python(hook_args)
 
     if not os.environ.get("CKPT_DEBUG"):
         threading.excepthook, sys.unraisablehook = end_thread, clear_up
 
 
-def _let_go_of_output() -> None:
+def _discard_output() -> None:
     """Have what cannot be printed go nowhere: Python would try again, complain, and exit with 120."""
     for stream in filter(None, (sys.stdout, sys.stderr)):
         try:

@@ -129,22 +129,22 @@ def _set_verbose(context: click.Context, __: click.Parameter, value: bool) -> No
     tallies = count_reads()
     context.meta[_VERBOSE] = True
 
-    def tell() -> None:
-        asked = [tally for path, tally in tallies.items() if scheme_of(path)]
+    def report_usage() -> None:
+        remote = [tally for path, tally in tallies.items() if scheme_of(path)]
         for path, tally in tallies.items():
-            if tally.nbytes or tally not in asked:
-                times = counted(tally.reads, "request" if tally in asked else "read")
+            if tally.nbytes or tally not in remote:
+                times = counted(tally.reads, "request" if tally in remote else "read")
                 remark(f"read {path}: {tally.nbytes:,} bytes in {times}")
-        if asked:
-            files = counted(sum(tally.nbytes > 0 for tally in asked), "file")
-            requests = counted(sum(tally.reads for tally in asked), "request")
-            sent = sum(tally.sent for tally in asked)
+        if remote:
+            files = counted(sum(tally.nbytes > 0 for tally in remote), "file")
+            requests = counted(sum(tally.reads for tally in remote), "request")
+            sent = sum(tally.sent for tally in remote)
             more = f", {sent:,} bytes sent" if sent else ""
             remark(
-                f"servers: {sum(tally.nbytes for tally in asked):,} bytes from {files} in {requests}{more}"
+                f"servers: {sum(tally.nbytes for tally in remote):,} bytes from {files} in {requests}{more}"
             )
 
-    context.call_on_close(tell)
+    context.call_on_close(report_usage)
 
 
 GENERAL = (
@@ -191,7 +191,7 @@ update_state_option = click.option(
 )
 
 
-def _lend(context: click.Context, _: click.Parameter, value: int | None) -> Workers | None:
+def _with_threads(context: click.Context, _: click.Parameter, value: int | None) -> Workers | None:
     """Return that many threads, for as long as the command runs."""
     from formats.store.work.workers import workers
 
@@ -204,7 +204,7 @@ jobs_option = click.option(
     "workers",
     type=click.IntRange(1),
     metavar="N",
-    callback=_lend,
+    callback=_with_threads,
     help="Run N tasks in parallel. [default: one per CPU, at most 8]\fThe default is lower if less than "
     "64 MB of memory are available per task. The result does not depend on N.",
 )
@@ -234,7 +234,7 @@ def sharing_options(function: F) -> F:
             context = click.get_current_context()
             options["workers"] = context.with_resource(closing(executor))
             if _VERBOSE in context.meta:
-                context.call_on_close(partial(_tell_shares, executor))
+                context.call_on_close(partial(_report_shares, executor))
         return function(*args, **options)
 
     added = click.option(
@@ -249,7 +249,7 @@ def sharing_options(function: F) -> F:
     return jobs_option(added)  # type: ignore[return-value]
 
 
-def _tell_shares(workers: Workers) -> None:
+def _report_shares(workers: Workers) -> None:
     """Say what was handed out, and what this process did itself."""
     from formats.core.words import counted
 
@@ -477,7 +477,7 @@ def choosing(function: F) -> F:
 
 
 def selection_of(options: dict[str, Any], *, words: bool = False) -> Selection:
-    """Return the selection that the options of `choosing` describe; UsageError where they make no sense.
+    """Return the selection that the options of `choosing` describe; UsageError if they make no sense.
 
     With `words` a KEY argument may be part of a key.
     """

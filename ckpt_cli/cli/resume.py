@@ -26,16 +26,16 @@ _WHOLE_URL = "replace *** with the hidden part of the URL, which may be secret"
 def wish_to_resume(context: click.Context) -> Resume:
     """Return the wish of a command line with --resume."""
     given = values_given(context)
-    options = {name: _said(value) for name, value in given.items() if name not in WITHOUT_EFFECT}
+    options = {name: _option_text(value) for name, value in given.items() if name not in WITHOUT_EFFECT}
     return Resume(options)
 
 
-def _said(value: Any) -> str:
+def _option_text(value: Any) -> str:
     return " ".join(map(str, value)) if type(value) is tuple else str(value)
 
 
 @contextmanager
-def going_on(context: click.Context, resume: Resume | None) -> Iterator[None]:
+def resume_hint(context: click.Context, resume: Resume | None) -> Iterator[None]:
     """Print the command that resumes as the last line of an interrupted or failed conversion."""
     try:
         yield

@@ -8,7 +8,7 @@ import click
 
 from ..api.average import planned_average
 from ..api.writing import carry_out
-from ..cli.execute import tell
+from ..cli.execute import print_result
 from ..cli.help import subcommand
 from ..cli.options import (
     LocalPath,
@@ -55,5 +55,5 @@ def command(sources: tuple[Location, ...], target: Location, last: int | None, *
       ckpt average --last 5 run -o run/average
     """
     with planned_average(sources, target, last, writing_of(options), SCREEN) as job:
-        tell(carry_out(job, SCREEN), as_json=options["as_json"])
+        print_result(carry_out(job, SCREEN), as_json=options["as_json"])
     return 0

@@ -12,7 +12,7 @@ from formats.model.writer import COMPRESSIONS
 from ..api.changing import keeps_stored
 from ..api.conversion import LARGEST_RATE, MOST_STEPS, RULES, ConvertOptions, convert_one
 from ..api.run_conversion import convert_run
-from ..cli.execute import tell
+from ..cli.execute import print_result
 from ..cli.help import subcommand
 from ..cli.option_rules import option_rules
 from ..cli.options import (
@@ -41,9 +41,9 @@ from ..cli.options import (
     verify_options,
     writing_of,
 )
-from ..cli.resume import going_on, wish_to_resume
-from ..memory import give_back_freed
-from ..operations.convert.optimizers import GENERATIONS, Given, known_optimizer
+from ..cli.resume import resume_hint, wish_to_resume
+from ..memory import return_freed_blocks
+from ..operations.convert.optimizers import GENERATIONS, OptimizerOptions, known_optimizer
 from ..render import base as render
 from ..render.report import SCREEN, opened
 
@@ -208,19 +208,19 @@ def command(source: Location, target: Location, **options: Any) -> int:
         options["kind"] = "variable"
     check_stdout(options)
     if source.store.scheme:
-        give_back_freed()
+        return_freed_blocks()
     context = click.get_current_context()
     resume = wish_to_resume(context) if options["resume"] else None
-    asked = _asked(options, resume)
-    with going_on(context, resume):
+    parsed = _parsed(options, resume)
+    with resume_hint(context, resume):
         if options["each"]:
-            return _convert_run(source, target, asked, as_json=options["as_json"])
+            return _convert_run(source, target, parsed, as_json=options["as_json"])
         with opened(source) as reader:
-            convert_one(reader, target, asked, SCREEN, partial(tell, as_json=options["as_json"]))
+            convert_one(reader, target, parsed, SCREEN, partial(print_result, as_json=options["as_json"]))
     return 0
 
 
-def _asked(options: dict[str, Any], resume: Resume | None) -> ConvertOptions:
+def _parsed(options: dict[str, Any], resume: Resume | None) -> ConvertOptions:
     """Return what is to become of a checkpoint."""
     return ConvertOptions(
         selection_of(options),
@@ -231,7 +231,7 @@ def _asked(options: dict[str, Any], resume: Resume | None) -> ConvertOptions:
         options["partial"],
         options["keep_optimizer"],
         options["save_map"],
-        Given(options["iterations"], options["learning_rate"], options["optimizer"]),
+        OptimizerOptions(options["iterations"], options["learning_rate"], options["optimizer"]),
         keeps_stored(options["key_names"]),
         options["cast"],
         options["generation"],
@@ -244,19 +244,19 @@ def _asked(options: dict[str, Any], resume: Resume | None) -> ConvertOptions:
     )
 
 
-def _convert_run(source: Location, target: Location, asked: ConvertOptions, *, as_json: bool) -> int:
+def _convert_run(source: Location, target: Location, parsed: ConvertOptions, *, as_json: bool) -> int:
     """Convert a run directory, and tell what became of each checkpoint; with --json in one document."""
     documents: list[dict[str, Any]] = []
 
-    def told(written: Written) -> None:
+    def report(written: Written) -> None:
         if not as_json:
-            tell(written, as_json=False, prefix=(written.plan.target,))
+            print_result(written, as_json=False, prefix=(written.plan.target,))
             return
         for text in written.outcome.notes:
             render.note(text)
         documents.append(written.document())
 
-    found = convert_run(source, target, asked, SCREEN, told)
+    found = convert_run(source, target, parsed, SCREEN, report)
     if as_json:
         render.document({"directory": target, "checkpoints": documents})
     for member in found.damaged:

@@ -115,10 +115,10 @@ def _train(places: Mapping[str, Location]) -> dict[Location, dict[str, Any]]:
 def _move_in(staging: Staging) -> None:
     is_replacing = staging.target.exists()
     if is_replacing:
-        staging.set_aside([staging.target.name])
+        staging.move_old_aside([staging.target.name])
     staging.move_in()
     if is_replacing:
-        staging.forget_aside()
+        staging.discard_old_set()
 
 
 def _next_steps(directory: str, runs: Sequence[str]) -> list[list[str]]:

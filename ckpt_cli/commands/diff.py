@@ -167,10 +167,10 @@ def command(left: Location, right: Location, **options: Any) -> int:
         return _matrix([left, right, *map(parse_location, options["keys"])], options)
     known = Baseline(options["baseline"]) if options["baseline"] is not None else None
     failing = options["failing"] = Failing(options["fail_on"], known)
-    asked = _asked(options)
+    parsed = _parsed(options)
     if options["each"]:
-        return _each(left, right, asked, options)
-    found, names = compare(locate(left), locate(right), asked, SCREEN)
+        return _each(left, right, parsed, options)
+    found, names = compare(locate(left), locate(right), parsed, SCREEN)
     if _has_form(options):
         _report([(found, locate(right).head, None)], options)
     elif options["as_json"]:
@@ -180,11 +180,11 @@ def command(left: Location, right: Location, **options: Any) -> int:
             render.title(f"{found.left} -> {found.right}")
         _show(found, names, options)
     if not failing.fail_on.asks_values and any(entry.change == "value" for entry in found.entries):
-        _say_values_differ(click.get_current_context())
+        _hint_without_values(click.get_current_context())
     return int(failing.fails(found))
 
 
-def _say_values_differ(context: click.Context) -> None:
+def _hint_without_values(context: click.Context) -> None:
     """Say how to compare without values, where values differ that --fail-on does not name."""
     from ..cli.guesses import without
 
@@ -212,7 +212,7 @@ def _report(
     write(of_diff(found, failing.is_met, only), options["form"])
 
 
-def _asked(options: dict[str, Any]) -> CompareOptions:
+def _parsed(options: dict[str, Any]) -> CompareOptions:
     """Return the options of the comparison."""
     quiet, failing, where = options["quiet"], options["failing"], options["where"]
     settings = DiffOptions(
@@ -222,7 +222,7 @@ def _asked(options: dict[str, Any]) -> CompareOptions:
         Tolerance(options["rtol"], options["atol"]),
         find_renames=options["find_renames"] and not quiet,
         stop_on=failing.fail_on.changes if quiet and failing.known is None and where is None else (),
-        norms=failing.fail_on.asks_norms or not quiet or where is not None,
+        norms=failing.fail_on.with_norms or not quiet or where is not None,
     )
     fails_by_default = click.get_current_context().get_parameter_source("fail_on") is ParameterSource.DEFAULT
     with_names = not (options["as_json"] or quiet) and render.is_terminal()
@@ -261,7 +261,7 @@ def _show(found: Diff, names: dict[str, str], options: dict[str, Any], prefix: t
         view.in_order(view.largest_first(shown)[:top], names)
     else:
         view.by_layer(shown, names, found.slots)
-    render.say_more(len(shown[top:]) if top else 0, "tensor")
+    render.note_hidden_rows(len(shown[top:]) if top else 0, "tensor")
     view.summary_line(found)
 
 
@@ -275,8 +275,8 @@ def _matrix(paths: list[Location], options: dict[str, Any]) -> int:
     from ..render import matrix as view
 
     chosen = selection_of({**options, "keys": ()})
-    asked = MatrixOptions(chosen, options["by"], options["exact"], options["workers"])
-    found = distances_of(paths, asked, SCREEN)
+    parsed = MatrixOptions(chosen, options["by"], options["exact"], options["workers"])
+    found = distances_of(paths, parsed, SCREEN)
     if options["as_json"]:
         render.document(found.document())
     elif options["as_csv"]:
@@ -291,7 +291,7 @@ def _matrix(paths: list[Location], options: dict[str, Any]) -> int:
 # Directories ----------------------------------------------------------------------
 
 
-def _each(left: Location, right: Location, asked: CompareOptions, options: dict[str, Any]) -> int:
+def _each(left: Location, right: Location, parsed: CompareOptions, options: dict[str, Any]) -> int:
     """Compare the checkpoints that have one name in both directories; what cannot be read hides no other."""
     found = sides(left, right, recursive=options["recursive"])
     failing, both = options["failing"], found.both
@@ -301,7 +301,7 @@ def _each(left: Location, right: Location, asked: CompareOptions, options: dict[
     nothing: NothingSelectedError | None = None
     for name in both:
         try:
-            pair, names = compare(found.left[name], found.right[name], asked, SCREEN)
+            pair, names = compare(found.left[name], found.right[name], parsed, SCREEN)
         except NothingSelectedError as error:
             nothing = error  # in this pair; another one may have some
             continue

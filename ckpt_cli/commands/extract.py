@@ -12,7 +12,7 @@ from formats.core.chunks import view_of
 from ..api.changing import keeps_stored
 from ..api.extract import RULES, ExtractOptions, output_named, planned_extract
 from ..api.writing import carry_out
-from ..cli.execute import tell
+from ..cli.execute import print_result
 from ..cli.help import subcommand
 from ..cli.option_rules import option_rules
 from ..cli.options import (
@@ -84,7 +84,7 @@ def command(path: Location, target: Location, **options: Any) -> int:
     if to_stdout and sys.stdout.isatty():
         raise click.UsageError("-o - writes binary data; redirect it to a file or a pipe", context)
     chosen = selection_of(options)._replace(keep=options["matches"])
-    asked = ExtractOptions(
+    parsed = ExtractOptions(
         options["keys"],
         chosen,
         changes_of(options),
@@ -92,10 +92,10 @@ def command(path: Location, target: Location, **options: Any) -> int:
         keeps_stored(options["key_names"]),
         writing_of(options),
     )
-    with planned_extract(path, output, asked, SCREEN) as job:
+    with planned_extract(path, output, parsed, SCREEN) as job:
         if to_stdout:
             for chunk in stream(job.plan, check_first=True):
                 sys.stdout.buffer.write(view_of(chunk))
         else:
-            tell(carry_out(job, SCREEN), as_json=options["as_json"])
+            print_result(carry_out(job, SCREEN), as_json=options["as_json"])
     return 0

@@ -116,9 +116,9 @@ def command(path: Location, depth: int | None, target: Location | None, **option
     if target is not None:
         drawing = draw(name, nodes, tree, depth, slots=options["slots"])
         if depth is None and not target.lower().endswith(_PAGE):
-            _say_collapsed(drawing)
+            _note_collapsed(drawing)
         made = {"made": moment(), "command": _command(path, target, depth, options)}
-        _write(target, _drawn(drawing, tree, target, options["engine"], {"path": where, **made}), options)
+        _write(target, _rendered(drawing, tree, target, options["engine"], {"path": where, **made}), options)
     if options["as_json"]:
         render.long_document({"path": where}, "nodes", (node.row() for node in nodes), dict)
     elif target is None and render.is_terminal():
@@ -126,7 +126,7 @@ def command(path: Location, depth: int | None, target: Location | None, **option
         drawing = draw(name, nodes, tree, depth, slots=options["slots"], drawable=sys.maxsize, screen=screen)
         render.lines(_tree_lines(drawing, tree, render.room()))
         if depth is None:
-            _say_collapsed(drawing)
+            _note_collapsed(drawing)
     elif target is None:
         render.tsv(_edge_rows(nodes, tree, depth))
     return 0
@@ -152,7 +152,7 @@ def _command(path: Location, target: Location, depth: int | None, options: dict[
     return command_line("graph", path, *limits, *slots, "-o", target.name)
 
 
-def _drawn(drawing: Drawing, tree: Span, target: str, engine: str | None, head: dict[str, str]) -> bytes:
+def _rendered(drawing: Drawing, tree: Span, target: str, engine: str | None, head: dict[str, str]) -> bytes:
     """Return a picture in the language of its file's suffix; a page has a head."""
     if engine == "dot":
         from ..operations.graph.graphviz import laid_out
@@ -165,7 +165,7 @@ def _drawn(drawing: Drawing, tree: Span, target: str, engine: str | None, head: 
     return WRITERS[os.path.splitext(target)[1].lower()](drawing).encode()
 
 
-def _say_collapsed(drawing: Drawing) -> None:
+def _note_collapsed(drawing: Drawing) -> None:
     """Say how much is collapsed, and which option expands it."""
     hidden = drawing.hidden
     if hidden:
@@ -214,8 +214,8 @@ def _tree_lines(drawing: Drawing, tree: Span, room: int) -> Iterator[str]:
     rows = drawing.rows
     shared = {row.id for row in rows if row.is_alias and not row.is_rest}
     yield render.styled(render.short(render.escape(drawing.title), room), bold=True)
-    if rows[0].told:
-        yield render.short(render.escape(rows[0].told), room)
+    if rows[0].text:
+        yield render.short(render.escape(rows[0].text), room)
     most = max(1, room // 2 // _LEVEL)
     ended: list[bool] = []  # of each level above a row, whether nothing follows there
     for row, is_last in zip(rows[1:], _are_last(rows[1:]), strict=True):
@@ -223,7 +223,9 @@ def _tree_lines(drawing: Drawing, tree: Span, room: int) -> Iterator[str]:
         # The end of a deep path is kept: its neighbours matter, not its distance from the root.
         lead = "".join("    " if end else "│   " for end in ended[-most:])
         begin = lead + ("└── " if is_last else "├── ")
-        name, more = _fitted(render.escape(row.name), _told(row, drawing, tree, shared), room - len(begin))
+        name, more = _fitted(
+            render.escape(row.name), _row_text(row, drawing, tree, shared), room - len(begin)
+        )
         style = _STYLES["black" if row.is_rest else drawing.nodes[row.id].color]
         yield f"{begin}{render.styled(name, **style)}{more}"
         ended.append(is_last)
@@ -241,14 +243,14 @@ def _are_last(rows: list[TreeRow]) -> list[bool]:
     return found[::-1]
 
 
-def _told(row: TreeRow, drawing: Drawing, tree: Span, shared: set[int]) -> str:
+def _row_text(row: TreeRow, drawing: Drawing, tree: Span, shared: set[int]) -> str:
     """Return the text after a name: the target of an alias, or what is stored, and its size."""
-    told = render.escape(row.told)
+    remark = render.escape(row.text)
     if row.is_alias:
-        return f"-> {told}" if told else ""
+        return f"-> {remark}" if remark else ""
     nbytes = tree.nbytes[row.id] if row.hidden else drawing.nodes[row.id].nbytes
     size = f"{render.human_size(nbytes)}{' each' if len(row.members) > 1 else ''}" if nbytes else ""
-    return "  ".join(filter(None, (told, size, "(shared)" if row.id in shared else "")))
+    return "  ".join(filter(None, (remark, size, "(shared)" if row.id in shared else "")))
 
 
 def _fitted(name: str, more: str, room: int) -> tuple[str, str]:

@@ -34,7 +34,7 @@ from ..cli.signals import EndedBySignal
 from ..operations.runs.state import places_of
 from ..render import base as render
 from ..render import log as render_log
-from ..render.report import SCREEN, say_all, say_empty
+from ..render.report import SCREEN, print_empty, print_errors
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -105,7 +105,7 @@ def command(directory: Location, **options: Any) -> int:
     document = _log_one(path, state_path, options)
     if options["as_json"]:
         render.document(document)
-    return _code(document["checkpoints"], options) if document["checkpoints"] else say_empty(path)
+    return _code(document["checkpoints"], options) if document["checkpoints"] else print_empty(path)
 
 
 def _code(rows: Iterable[dict[str, Any]], options: dict[str, Any]) -> int:
@@ -117,7 +117,7 @@ def _follow(path: Location, state_path: Location, options: dict[str, Any]) -> in
     """Print a line for each complete checkpoint, and return at the first that fails the command."""
     is_table = render.is_terminal() and not options["as_json"]
     printer = render_log.LinePrinter()
-    found = follow_run(path, state_path, _asked(options), options["workers"], SCREEN)
+    found = follow_run(path, state_path, _parsed(options), options["workers"], SCREEN)
     try:
         for run in found:
             if options["as_json"]:
@@ -149,19 +149,19 @@ def _recursively(path: Location, options: dict[str, Any]) -> int:
             errors.append(error)
     if options["as_json"]:
         render.document({"results": documents})
-    say_all(errors)
+    print_errors(errors)
     rows = [row for document in documents for row in document["checkpoints"]]
-    return _code(rows, options) if rows else say_empty(path)
+    return _code(rows, options) if rows else print_empty(path)
 
 
-def _asked(options: dict[str, Any]) -> LogOptions:
+def _parsed(options: dict[str, Any]) -> LogOptions:
     selection, values = selection_of(options), not options["no_values"]
     return LogOptions(selection, values, options["tag"], options["events"], options["interval"])
 
 
 def _log_one(path: Location, state_path: Location, options: dict[str, Any]) -> dict[str, Any]:
     """Show one run, unless as JSON, and return its document."""
-    run = run_history(path, state_path, _asked(options), options["workers"], SCREEN)
+    run = run_history(path, state_path, _parsed(options), options["workers"], SCREEN)
     if not options["as_json"] and not render.is_terminal():
         prefix = [path] * options["recursive"]
         render.tsv([*prefix, *render_log.tsv_row(row)] for row in run)

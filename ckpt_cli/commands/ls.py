@@ -45,13 +45,13 @@ from ..cli.options import (
     sort_option,
     table_options,
 )
-from ..operations.look.listing import Tensors, index_is_asked
+from ..operations.look.listing import Tensors, reads_only_index
 from ..operations.select.arguments import each_once, paths_and_keys
 from ..operations.select.columns import OF_CHECKPOINTS, OF_TENSORS
 from ..render import base as render
 from ..render import listing_tensors
 from ..render.listing import Look
-from ..render.report import SCREEN, kept, opened, say_all, say_empty
+from ..render.report import SCREEN, kept, opened, print_empty, print_errors
 
 if TYPE_CHECKING:
     from formats.errors import CheckpointError
@@ -119,7 +119,7 @@ def command(path: Location, keys: tuple[str, ...], **options: Any) -> int:
     """
     paths, options["keys"] = ([path], keys) if options["regex"] else paths_and_keys(path, keys)
     look = Look.of(options)
-    asked = ListOptions(
+    parsed = ListOptions(
         selection_of(options, words=True),
         options["sort"],
         options["reverse"],
@@ -128,16 +128,16 @@ def command(path: Location, keys: tuple[str, ...], **options: Any) -> int:
         options["where"],
     )
     if len(paths) > 1:
-        return _list_several(paths, asked, look, options)
+        return _list_several(paths, parsed, look, options)
     if options["recursive"]:
-        return _list_recursively(path, asked, look, options["workers"].jobs)
-    if is_directory(path) and lists_directory(asked):
-        return _list_directory(path, asked, look, options)
-    is_text = bool(look.digest) and not look.as_json and asked.selection.everything
+        return _list_recursively(path, parsed, look, options["workers"].jobs)
+    if is_directory(path) and lists_directory(parsed):
+        return _list_directory(path, parsed, look, options)
+    is_text = bool(look.digest) and not look.as_json and parsed.selection.everything
     if is_text and _show_pointer(path):
         return 0
     try:
-        _list_checkpoint(locate(path), asked, look, {**options, "path": path})
+        _list_checkpoint(locate(path), parsed, look, {**options, "path": path})
     except Exception as error:
         if not (is_text and _is_textconv()):
             raise
@@ -188,7 +188,7 @@ class _Folder(NamedTuple):
     path: Location
 
 
-def _list_several(paths: list[Location], asked: ListOptions, look: Look, options: dict[str, Any]) -> int:
+def _list_several(paths: list[Location], parsed: ListOptions, look: Look, options: dict[str, Any]) -> int:
     """List what paths name, on past what cannot be listed; the last such error is raised in the end."""
     if options["recursive"]:
         raise OptionError("--recursive takes one directory")
@@ -196,7 +196,7 @@ def _list_several(paths: list[Location], asked: ListOptions, look: Look, options
     named: list[CheckpointLocation | _Folder] = []
     for path in paths:
         with kept(errors):
-            named.append(_Folder(path) if lists_directory(asked) and is_directory(path) else locate(path))
+            named.append(_Folder(path) if lists_directory(parsed) and is_directory(path) else locate(path))
     places, notes = each_once(named)
     for text in notes:
         render.note(text)
@@ -213,13 +213,13 @@ def _list_several(paths: list[Location], asked: ListOptions, look: Look, options
         with kept(errors):
             one = look._replace(prefix=(place.path,), documents=documents, has_header=has_header)
             if isinstance(place, _Folder):
-                code = _list_directory(place.path, asked, one, options) or code
+                code = _list_directory(place.path, parsed, one, options) or code
             else:
-                _list_checkpoint(place, asked, one, options)
+                _list_checkpoint(place, parsed, one, options)
             has_header = False
     if look.as_json:
         render.document({"results": documents})
-    say_all(errors)
+    print_errors(errors)
     return code
 
 
@@ -227,24 +227,24 @@ def _list_several(paths: list[Location], asked: ListOptions, look: Look, options
 
 
 def _list_checkpoint(
-    location: CheckpointLocation, asked: ListOptions, look: Look, options: dict[str, Any]
+    location: CheckpointLocation, parsed: ListOptions, look: Look, options: dict[str, Any]
 ) -> None:
-    in_columns = look.in_columns and asked.is_plain
+    in_columns = look.in_columns and parsed.is_plain
     with opened(location, listed=not look.digest, loaded=not in_columns) as reader:
         if in_columns:
             listing_tensors.show_columns(reader.columns(), look)
             warn_of_missing(reader, SCREEN)
             return
-        columns = chosen_tensors(reader, asked)
-        of_index = look.digest == "crc32c" and index_is_asked(reader, options.get("path", ""))
+        columns = chosen_tensors(reader, parsed)
+        of_index = look.digest == "crc32c" and reads_only_index(reader, options.get("path", ""))
         digests = None
         if look.digest:
-            digests = digests_of(reader, columns, asked, options["workers"], SCREEN, of_index=of_index)
+            digests = digests_of(reader, columns, parsed, options["workers"], SCREEN, of_index=of_index)
         tensors = Tensors(reader, columns, digests)
-        if look.long or "trainable" in asked.columns:
+        if look.long or "trainable" in parsed.columns:
             found = trainable_of(reader, SCREEN, names_graph=look.as_json)
             tensors = tensors._replace(trainable=found.marks, graph=found.graph)
-        listing_tensors.show(arranged(tensors, asked), look)
+        listing_tensors.show(arranged(tensors, parsed), look)
         if not of_index:
             warn_of_missing(reader, SCREEN)
 
@@ -252,14 +252,14 @@ def _list_checkpoint(
 # Directories ----------------------------------------------------------------------
 
 
-def _list_directory(path: Location, asked: ListOptions, look: Look, options: dict[str, Any]) -> int:
+def _list_directory(path: Location, parsed: ListOptions, look: Look, options: dict[str, Any]) -> int:
     from ..render import listing_directory  # not needed for a checkpoint
 
     jobs = options["workers"].jobs
-    found = list_directory(path, SCREEN, reverse=asked.reverse, long=look.long, jobs=jobs)
+    found = list_directory(path, SCREEN, reverse=parsed.reverse, long=look.long, jobs=jobs)
     if look.digest == IDENTITY:
         add_identities(found, options["workers"], SCREEN)
-    for_tensors = _asked_of_tensors(look, asked.sort)
+    for_tensors = _tensor_options(look, parsed.sort)
     if found["latest"] and for_tensors:
         import shlex
 
@@ -269,19 +269,19 @@ def _list_directory(path: Location, asked: ListOptions, look: Look, options: dic
             f"{latest}"
         )
     is_empty = not found["checkpoints"]
-    found = arranged_directory(found, asked)
-    if asked.where is not None and not (is_empty or found["checkpoints"]):
-        raise no_checkpoint_where(asked.where, path)
+    found = arranged_directory(found, parsed)
+    if parsed.where is not None and not (is_empty or found["checkpoints"]):
+        raise no_checkpoint_where(parsed.where, path)
     if look.documents is not None:
         look.documents.append({"schema": 1, **found})
     elif look.as_json:
         render.document(found)
     if not look.as_json:
         listing_directory.show(found, look, by_path=bool(look.prefix))
-    return 0 if found["checkpoints"] else say_empty(path)
+    return 0 if found["checkpoints"] else print_empty(path)
 
 
-def _list_recursively(path: Location, asked: ListOptions, look: Look, jobs: int) -> int:
+def _list_recursively(path: Location, parsed: ListOptions, look: Look, jobs: int) -> int:
     from ..render import listing_directory
 
     refuse_not_a_folder(path)
@@ -289,26 +289,26 @@ def _list_recursively(path: Location, asked: ListOptions, look: Look, jobs: int)
     found = []
     for each in directories_found(path, long=look.long, jobs=jobs):
         with kept(errors):
-            found.append(each.told(SCREEN, reverse=asked.reverse))
+            found.append(each.report(SCREEN, reverse=parsed.reverse))
     is_empty = not any(one["checkpoints"] for one in found)
-    found = [one for one in (arranged_directory(one, asked) for one in found) if one["checkpoints"]]
-    if asked.where is not None and not (is_empty or found):
-        raise no_checkpoint_where(asked.where, path)
+    found = [one for one in (arranged_directory(one, parsed) for one in found) if one["checkpoints"]]
+    if parsed.where is not None and not (is_empty or found):
+        raise no_checkpoint_where(parsed.where, path)
     if look.as_json:
         render.document({"directories": found})
     for number, one in enumerate(found if not look.as_json else ()):
         if render.is_terminal() and not look.as_csv:
             render.title(one["directory"], is_first=not number)
         listing_directory.show(one, look._replace(has_header=not number), by_path=True)
-    say_all(errors)
-    return 0 if found else say_empty(path)
+    print_errors(errors)
+    return 0 if found else print_empty(path)
 
 
-def _asked_of_tensors(look: Look, sort: str) -> str:
+def _tensor_options(look: Look, sort: str) -> str:
     """Return the options of a command line that say how tensors are listed, as they are typed."""
-    asked = [f"--digest {look.digest}"] if look.digest not in (None, IDENTITY) else []
-    asked += ["--tree"] if look.as_tree else []
-    asked += [f"--depth {look.depth}"] if look.depth else []
+    words = [f"--digest {look.digest}"] if look.digest not in (None, IDENTITY) else []
+    words += ["--tree"] if look.as_tree else []
+    words += [f"--depth {look.depth}"] if look.depth else []
     is_for_tensors = sort not in ("key", "size", *OF_CHECKPOINTS)
-    asked += [f"--sort {sort}"] if is_for_tensors else []
-    return " ".join(asked)
+    words += [f"--sort {sort}"] if is_for_tensors else []
+    return " ".join(words)

@@ -10,7 +10,7 @@ from formats.core.words import counted
 
 from ..api.rename import RenameOptions, check_places, planned_rename
 from ..api.writing import carry_out
-from ..cli.execute import tell
+from ..cli.execute import print_result
 from ..cli.help import subcommand
 from ..cli.options import (
     changes_of,
@@ -70,10 +70,10 @@ def command(source: Location, target: Location | None, **options: Any) -> int:
       ckpt rename run/ckpt-10 out/ckpt-10 --map names.tsv --link --dry-run
     """
     check_places(target, in_place=options["in_place"])
-    asked = RenameOptions(changes_of(options), options["full_names"], options["link"], writing_of(options))
-    with planned_rename(source, target, asked, SCREEN) as (job, rename):
+    parsed = RenameOptions(changes_of(options), options["full_names"], options["link"], writing_of(options))
+    with planned_rename(source, target, parsed, SCREEN) as (job, rename):
         written = carry_out(job, SCREEN)
     if not options["as_json"]:
         render.note(f"{len(rename.changed):,} of {counted(len(rename.plan.moves), 'key')} changed")
-    tell(written, as_json=options["as_json"])
+    print_result(written, as_json=options["as_json"])
     return 0

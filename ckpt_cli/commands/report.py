@@ -35,7 +35,7 @@ from ..operations.select.selection import Selection
 from ..render import base as render
 from ..render.page import page
 from ..render.progress import progress
-from ..render.report import opened, say_all, say_empty
+from ..render.report import opened, print_empty, print_errors
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -117,7 +117,7 @@ def command(path: Location, others: tuple[Location, ...], target: Location | Non
         found = _of_two(path, others[0], target, options)
     else:
         found = _of_checkpoint(path, target, options)
-    _say_flaws(found.flaws)
+    _warn_of_flaws(found.flaws)
     return 0
 
 
@@ -134,12 +134,12 @@ def _holds_one(directory: Location) -> bool:
     return len(members) == 1 and members[0].error is None
 
 
-def _say_flaws(flaws: Flaws) -> None:
+def _warn_of_flaws(flaws: Flaws) -> None:
     """Say what is damaged, of very many tensors of the first; the page names all."""
     if flaws.count > len(flaws.first):
         more = counted(flaws.count - len(flaws.first), "more tensor")
         render.warning(f"{more} cannot be read; the page lists all")
-    say_all(flaws.first)
+    print_errors(flaws.first)
 
 
 def _of_run(path: Location, target: Location, options: dict[str, Any]) -> int:
@@ -150,12 +150,12 @@ def _of_run(path: Location, target: Location, options: dict[str, Any]) -> int:
     from ..operations.runs.state import places_of
 
     directory, state_path = places_of(path)
-    told, seen = read_curve(directory), History(options["workers"])
+    event_curves, seen = read_curve(directory), History(options["workers"])
     selection = Selection(keep=options["matches"])
     run = RunLog(
         Directory(directory, state_path),
         selection,
-        told.curve,
+        event_curves.curve,
         values=True,
         workers=options["workers"],
         watch=seen.watch,
@@ -163,12 +163,12 @@ def _of_run(path: Location, target: Location, options: dict[str, Any]) -> int:
     name = directory.absolute().name
     with progress(run.nbytes, name) as advance:
         rows = list(run.rows(advance))
-    for text in (*run.directory.notes, *told.notes, *run.notes):
+    for text in (*run.directory.notes, *event_curves.notes, *run.notes):
         render.note(text)
     for text in run.warnings:
         render.warning(text)
     if not rows:
-        return say_empty(directory)
+        return print_empty(directory)
     document = history_document(directory, name, run, rows, seen) | {
         "latest": _latest(run.directory, options)
     }
@@ -229,12 +229,12 @@ def _of_several(paths: list[Location], target: Location, options: dict[str, Any]
     from ..operations.compare.matrix import MatrixOptions
     from ..operations.compare.several import several
 
-    asked = MatrixOptions(Selection(keep=options["matches"]), workers=options["workers"])
+    parsed = MatrixOptions(Selection(keep=options["matches"]), workers=options["workers"])
     with ExitStack() as stack:
         readers = [stack.enter_context(opened(path)) for path in paths]
         nbytes = sum((spec.nbytes or 0) * len(readers) for one in readers for spec in one.specs.values())
         with progress(nbytes, "checkpoints") as advance:
-            found = several(readers, asked, advance)
+            found = several(readers, parsed, advance)
 
         def prove() -> None:
             for reader in readers:
@@ -260,10 +260,10 @@ def _write(found: Page, target: Location, options: dict[str, Any], prove: Callab
     data = page({**found.document, "made": moment(), "command": options["command"]}, VERSION)
     if not options["dry_run"]:
         write_single(target, [data], overwrite=options["overwrite"], prove=prove)
-    _tell(found.document, target, len(data), options)
+    _report_written(found.document, target, len(data), options)
 
 
-def _tell(document: dict[str, Any], target: Location, nbytes: int, options: dict[str, Any]) -> None:
+def _report_written(document: dict[str, Any], target: Location, nbytes: int, options: dict[str, Any]) -> None:
     """Say what was written, or would be, and open it."""
     if nbytes > _LARGE:
         is_fewer = document["what"] == "run" or options["matches"]

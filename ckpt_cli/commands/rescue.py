@@ -14,7 +14,7 @@ from formats.errors import CheckpointError, CorruptCheckpointError, as_ours
 from formats.find.salvage import find_damaged
 
 from ..api.writing import Job, carry_out
-from ..cli.execute import say_written
+from ..cli.execute import note_written
 from ..cli.help import subcommand
 from ..cli.options import (
     LocalPath,
@@ -30,7 +30,7 @@ from ..cli.options import (
 )
 from ..operations.convert.execute import execute
 from ..operations.convert.plan import NONE
-from ..operations.reporting import say_choice
+from ..operations.reporting import note_choice
 from ..operations.rescue.recovery import plan_rescue
 from ..render import base as render
 from ..render.progress import progress
@@ -128,7 +128,7 @@ def _plan(damaged: Location, target: Location, sibling: Location | None) -> Resc
     size = 0
     with contextlib.suppress(CheckpointError):  # planning says what is wrong with it
         location = find_damaged(damaged)
-        say_choice(location, SCREEN)
+        note_choice(location, SCREEN)
         size = location.nbytes()
     with progress(size, os.path.basename(damaged)) as advance:
         return plan_rescue(damaged, target, sibling, advance)
@@ -152,7 +152,7 @@ def _show(rescue: Rescue, notes: list[str], how: How, *, as_json: bool) -> None:
         render.note(f"no checksum confirms these values: {unproved[0][1]}")
     if rescue.plan is not None:
         known = len(rescue.plan.moves) + len(rescue.lost)
-        say_written(rescue.plan, f"{len(rescue.plan.moves):,} of {counted(known, 'tensor')}", how)
+        note_written(rescue.plan, f"{len(rescue.plan.moves):,} of {counted(known, 'tensor')}", how)
 
 
 def _rows(document: dict[str, Any]) -> list[tuple[object, ...]]:

@@ -231,7 +231,7 @@ def _unread(reader: FormatReader, spec: TensorSpec) -> str:
 
 def _pipeline(found: Pipeline) -> None:
     """Show the state of an iterator: its next element, and the counts and elements of each step."""
-    rows = [(step.depth, step.name, _numbers(step), _held(step)) for step in found.steps]
+    rows = [(step.depth, step.name, _numbers(step), _shown_elements(step)) for step in found.steps]
     if not render.is_terminal():
         render.tsv([("pipeline", found), ("next", found.place)])
         render.tsv(("step", *row) for row in rows)
@@ -248,7 +248,7 @@ def _numbers(step: Step) -> str:
     return ", ".join(f"{name} {value}" for name, value in shown.items())
 
 
-def _held(step: Step) -> str:
+def _shown_elements(step: Step) -> str:
     """Return `2 elements: float32 [2, 1], float32 [2, 5]`, of the first."""
     if not step.held:
         return ""

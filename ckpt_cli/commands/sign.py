@@ -60,12 +60,12 @@ def command(path: Location, target: Location, workers: Workers, *, as_json: bool
       openssl genpkey -algorithm ed25519 -out private.pem && chmod 600 private.pem
       openssl pkey -in private.pem -pubout -out public.pem
     """
-    asked = SignOptions(options["key"], options["overwrite"], options["dry_run"])
-    done = sign_tensors(path, target, asked, workers, SCREEN)
+    parsed = SignOptions(options["key"], options["overwrite"], options["dry_run"])
+    done = sign_tensors(path, target, parsed, workers, SCREEN)
     if as_json:
         render.document(done.to_dict())
     elif render.is_terminal():
-        what = "would write" if asked.dry_run else "wrote"
+        what = "would write" if parsed.dry_run else "wrote"
         render.title(f"{what} {done.output}", f"{counted(done.tensors, 'tensor')}, {done.identity}")
     else:
         render.tsv([(done.output, done.tensors, done.identity)])

@@ -16,7 +16,7 @@ from ..cli.help import subcommand
 from ..cli.option_rules import needs, option_rules
 from ..cli.options import color_option, completing, dry_run_option, json_option, path_argument
 from ..operations.runs.state import Run
-from ..operations.runs.state_changes import Wish, carry_out, make_plan
+from ..operations.runs.state_changes import RequestedChanges, carry_out, make_plan
 from ..render import base as render
 
 if TYPE_CHECKING:
@@ -75,8 +75,8 @@ def command(directory: Location, *, as_json: bool, dry_run: bool, **wishes: Any)
       ckpt state --keep 3 -n run/       what would be deleted
     """
     run = Run(directory)
-    wish = Wish(**wishes)
-    if wish == Wish():
+    wish = RequestedChanges(**wishes)
+    if wish == RequestedChanges():
         return _show(run, as_json=as_json)
     plan = make_plan(run, wish)
     if wish.fix and run.is_in_store:

@@ -35,7 +35,7 @@ from ..operations.look.stats import COLUMNS, Statistics
 from ..operations.report.build import Bad, of_stats
 from ..operations.select.arguments import checkpoints_below, each_once
 from ..render import base as render
-from ..render.report import SCREEN, kept, opened, say_all, say_empty
+from ..render.report import SCREEN, kept, opened, print_empty, print_errors
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -102,8 +102,8 @@ def command(path: Location, fail_on: tuple[str, ...], workers: Workers, **option
             raise click.UsageError("--files needs a PATH", click.get_current_context())
         options["keys"] = ()
     selection = selection_of(options, words=not fail_on)
-    asked = StatsOptions(selection, fail_on, options["where"], options["sort"])
-    run = _StatsPrinter(asked, workers, options["form"], _StatsLook.of(options))
+    parsed = StatsOptions(selection, fail_on, options["where"], options["sort"])
+    run = _StatsPrinter(parsed, workers, options["form"], _StatsLook.of(options))
     if options["files"]:
         run.shows_bad_alone = bool(fail_on)
         places, notes = each_once([locate(parse_location(word)) for word in (path, *words)])
@@ -135,9 +135,9 @@ class _StatsLook(NamedTuple):
 class _StatsPrinter:
     """Shows the statistics of one checkpoint or of several, and keeps what is bad of them."""
 
-    def __init__(self, asked: StatsOptions, workers: Workers, form: str, look: _StatsLook) -> None:
-        self._asked = asked
-        self._fail_on = asked.fail_on
+    def __init__(self, parsed: StatsOptions, workers: Workers, form: str, look: _StatsLook) -> None:
+        self._options = parsed
+        self._fail_on = parsed.fail_on
         self._workers = workers
         self._form = form
         self._look = look
@@ -182,11 +182,11 @@ class _StatsPrinter:
         if look.as_json:
             render.document({"results": documents})
         self._write()
-        say_all(errors)
-        return max(codes, default=0) if documents else say_empty(path)
+        print_errors(errors)
+        return max(codes, default=0) if documents else print_empty(path)
 
     def _rows(self, reader: FormatReader, bad: _Bad) -> Iterator[dict[str, Any]]:
-        for found in tensor_stats(reader, self._asked, self._workers, SCREEN):
+        for found in tensor_stats(reader, self._options, self._workers, SCREEN):
             bad.look(found)
             yield found.to_dict()
 
@@ -252,7 +252,7 @@ def _print_table(reader: FormatReader, rows: list[dict[str, Any]], look: _StatsL
         cells.append([name, str(row["shape"]), *(_number(row[field]) for field in _FIELDS)])
         styles.append("red" if row["nan"] or row["inf"] else "")
     render.table(columns, cells, styles)
-    render.say_more(len(rows) - len(cells), "tensor")
+    render.note_hidden_rows(len(rows) - len(cells), "tensor")
 
 
 def _first(rows: Iterable[dict[str, Any]], top: int | None) -> Iterator[dict[str, Any]]:

@@ -168,7 +168,7 @@ def command(
     if options["signature"] is not None:
         changes = changes_of(options)
         contracts += (signed_contract(options["signature"], options["public_key"], changes),)
-    asked = VerifyOptions(
+    parsed = VerifyOptions(
         recursive,
         options["to"],
         options["like"],
@@ -179,10 +179,10 @@ def command(
         options["made_from"],
         changes_of(options) if options["map_file"] is not None else None,
     )
-    results = verify_each(paths or (parse_location("."),), asked, workers, SCREEN)
+    results = verify_each(paths or (parse_location("."),), parsed, workers, SCREEN)
     _print(results, "json" if as_json else options["form"])
     for result in results:
-        _say_what_follows(result, is_held=bool(contracts) or options["locked"])
+        _hint_next_step(result, is_held=bool(contracts) or options["locked"])
     if len(results) > 1:
         is_shown = render.is_terminal() and options["form"] == "text" and not as_json
         (print if is_shown else render.note)(_totals(results))
@@ -206,14 +206,14 @@ def _print(results: list[Result], form: str) -> None:
             render.tsv(_rows(result))
 
 
-def _say_what_follows(result: Result, *, is_held: bool) -> None:
+def _hint_next_step(result: Result, *, is_held: bool) -> None:
     """Say what to do about a checkpoint that is damaged, or whose values nothing proves."""
     if result.ok and not result.has_checksums and not is_held:
         render.note(f"{result.path}: {result.format} stores no checksums, so values cannot be verified")
     if result.is_unread:
         render.error_lines(_sentence(result))
     elif result.unreadable:
-        render.error_lines(_sentence(result), (*result.hints, *_ways_out(result)))
+        render.error_lines(_sentence(result), (*result.hints, *_salvage_hints(result)))
     elif result.tensors and _is_damaged(result):
         is_or_are, them = ("is", "it") if result.tensors == 1 else ("are", "them")
         intact = f"{counted(result.tensors, 'tensor')} {is_or_are} intact; to save {them}"
@@ -254,7 +254,7 @@ def _is_damaged(result: Result) -> bool:
     return any(f.severity == "error" and f.code not in _NO_DAMAGE for f in result.findings)
 
 
-def _ways_out(result: Result) -> tuple[str, ...]:
+def _salvage_hints(result: Result) -> tuple[str, ...]:
     """Return a hint where nothing can be listed: how to save what is intact, or where another copy is."""
     index = result.path.of(result.findings[0].file or "")
     prefix = index.removesuffix(".index")
@@ -331,14 +331,14 @@ _OUTCOMES = {
 def _totals(results: list[Result]) -> str:
     """Return how many have which status: 43 checkpoints are intact, 2 are damaged."""
     counts = Counter(map(_status, results))
-    said: list[str] = []
+    parts: list[str] = []
     for status, word in _OUTCOMES.items():
         if count := counts[status]:
-            what = f"{count:,}" if said else counted(count, "checkpoint")
-            said.append(f"{what} {'is' if count == 1 else 'are'} {word}")
+            what = f"{count:,}" if parts else counted(count, "checkpoint")
+            parts.append(f"{what} {'is' if count == 1 else 'are'} {word}")
     if count := counts["none"]:
-        said.append(f"{counted(count, 'path')} {'has' if count == 1 else 'have'} no checkpoint")
-    return ", ".join(said)
+        parts.append(f"{counted(count, 'path')} {'has' if count == 1 else 'have'} no checkpoint")
+    return ", ".join(parts)
 
 
 def _show_all(results: list[Result]) -> None:

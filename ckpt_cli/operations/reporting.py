@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from formats.model.checkpoint_files import CheckpointLocation
     from formats.model.reader import FormatReader
 
-__all__ = ["Collected", "Reporter", "kept", "opened", "say_choice", "say_findings"]
+__all__ = ["Collected", "Reporter", "kept", "note_choice", "opened", "warn_of_findings"]
 
 _MOST_LISTED = 20
 
@@ -89,20 +89,20 @@ def opened(
     location = locate(path) if isinstance(path, Location) else path
     with open_location(location, loaded=loaded) as reader:
         if noted:
-            say_choice(reader.location, reporter)
-        said = ""
+            note_choice(reader.location, reporter)
+        printed = ""
         try:
             if not listed:
                 reader.prove_specs(())
             yield reader
         except Exception as error:
-            said = str(error)
+            printed = str(error)
             raise
         finally:
-            say_findings(reader, reporter, said)
+            warn_of_findings(reader, reporter, printed)
 
 
-def say_choice(location: CheckpointLocation, reporter: Reporter) -> None:
+def note_choice(location: CheckpointLocation, reporter: Reporter) -> None:
     """Say which checkpoint was chosen and why; if there was no choice, only with --verbose."""
     if location.note:
         reporter.note(location.note)
@@ -110,9 +110,9 @@ def say_choice(location: CheckpointLocation, reporter: Reporter) -> None:
         reporter.remark(location.reason)
 
 
-def say_findings(reader: FormatReader, reporter: Reporter, said: str = "") -> None:
-    """Warn of what reading a checkpoint came across, except what an error has `said`."""
-    found = [finding for finding in reader.findings if finding.message not in said]
+def warn_of_findings(reader: FormatReader, reporter: Reporter, printed: str = "") -> None:
+    """Warn of what reading a checkpoint came across, except what an error has `printed`."""
+    found = [finding for finding in reader.findings if finding.message not in printed]
     for finding in found[:_MOST_LISTED]:
         reporter.warning(finding.text)
     more = len(found) - _MOST_LISTED

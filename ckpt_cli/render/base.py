@@ -36,7 +36,7 @@ __all__ = [
     "document",
     "error_lines",
     "escape",
-    "has_said_all",
+    "has_printed_all",
     "height",
     "human_size",
     "is_dumb",
@@ -139,7 +139,7 @@ def is_verbose() -> bool:
 _is_unsaid = False
 
 
-def has_said_all() -> bool:
+def has_printed_all() -> bool:
     """Whether everything for stderr since the last call could be written."""
     global _is_unsaid
     unsaid, _is_unsaid = _is_unsaid, False
@@ -149,7 +149,7 @@ def has_said_all() -> bool:
 def _say(text: str) -> None:
     """Print a line on stderr.
 
-    A full or closed stream ends no work; the exit code reports it (`has_said_all`).
+    A full or closed stream ends no work; the exit code reports it (`has_printed_all`).
     """
     global _is_unsaid  # noqa: PLW0603  as with colour
     try:
@@ -351,7 +351,7 @@ def table(columns: Sequence[Column], rows: Sequence[Sequence[str]], styles: Sequ
         for row, style in zip(laid.rows, itertools.chain(for_color, itertools.repeat("")))  # noqa: B905
         for line in row
     )
-    say_left_out(laid)
+    note_hidden_columns(laid)
 
 
 def laid_out(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> TableLines:
@@ -359,14 +359,14 @@ def laid_out(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> TableL
     return lay_out(columns, rows, room())
 
 
-def say_left_out(laid: TableLines) -> None:
+def note_hidden_columns(laid: TableLines) -> None:
     """Say below a table which columns have no room."""
     if laid.left_out:
         names = ", ".join(laid.left_out)
         lines([styled(f"columns that do not fit: {names}", dim=True)])
 
 
-def say_more(count: int, what: str) -> None:
+def note_hidden_rows(count: int, what: str) -> None:
     """Say below a table how many rows --top left out."""
     if count > 0:
         lines([styled(f"and {counted(count, f'more {what}')}", dim=True)])

@@ -10,7 +10,7 @@ from formats.core.words import counted, natural_order
 from ..operations.compare.diff import MEASURES
 from ..operations.compare.layers import layer_and_leaf
 from ..operations.compare.ranking import (
-    farness,
+    distance_rank,
     is_floating,
     largest_magnitude,
     layer_weight,
@@ -137,7 +137,7 @@ def by_layer(
         render.title(layer or TOP_LEVEL)
         for (_, entry), row in zip(members, laid.rows, strict=False):
             render.lines([render.styled(line.rstrip(), **_style(entry)) for line in row])
-    render.say_left_out(laid)
+    render.note_hidden_columns(laid)
 
 
 def largest_first(entries: Iterable[DiffEntry]) -> list[DiffEntry]:
@@ -152,7 +152,7 @@ def in_order(entries: list[DiffEntry], names: Mapping[str, str]) -> None:
     laid = render.laid_out(_columns(entries), cells)
     for entry, row in zip(entries, laid.rows, strict=False):
         render.lines([render.styled(line.rstrip(), **_style(entry)) for line in row])
-    render.say_left_out(laid)
+    render.note_hidden_columns(laid)
 
 
 def _columns(entries: Iterable[DiffEntry]) -> Sequence[Column]:
@@ -166,15 +166,17 @@ def _layer_table(groups: Mapping[str, list[DiffEntry]]) -> None:
     if len(known) < 2:
         return
     ordered = sorted(known.items(), key=lambda item: natural_order(item[0]))
-    ordered.sort(key=lambda item: farness(item[1].relative), reverse=True)
-    most = max((far for _, norms in ordered if math.isfinite(far := farness(norms.relative))), default=0.0)
+    ordered.sort(key=lambda item: distance_rank(item[1].relative), reverse=True)
+    most = max(
+        (far for _, norms in ordered if math.isfinite(far := distance_rank(norms.relative))), default=0.0
+    )
     rows = [
         [
             render.escape(layer or TOP_LEVEL),
             _percent(norms.relative),
             _cosine(norms.cosine),
             str(sum(entry.change == "value" for entry in groups[layer])),
-            _bar(farness(norms.relative), most),
+            _bar(distance_rank(norms.relative), most),
         ]
         for layer, norms in ordered[:_MOST_LAYERS]
     ]
@@ -195,10 +197,10 @@ def _mark(entry: DiffEntry, name: str) -> str:
 
 
 def _cells(name: str, entry: DiffEntry, largest: float) -> list[str]:
-    return [name, _specs(entry), *(_told(entry, largest) + [""] * 5)[:6]]
+    return [name, _specs(entry), *(_change_text(entry, largest) + [""] * 5)[:6]]
 
 
-def _told(entry: DiffEntry, largest: float) -> list[str]:
+def _change_text(entry: DiffEntry, largest: float) -> list[str]:
     """Return what became of a tensor: in words, or how far values are apart."""
     found = entry.difference
     if entry.change == "renamed" or (entry.source and entry.change == "same"):
@@ -208,7 +210,7 @@ def _told(entry: DiffEntry, largest: float) -> list[str]:
     if entry.change != "value":
         return [entry.change]
     if found.differing is None:
-        return [entry.untold]
+        return [entry.unknown_reason]
     count = f"{found.differing:,} of {_size(entry):,}"
     if found.max_abs is None or found.max_rel is None:
         return [count]

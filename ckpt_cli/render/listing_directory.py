@@ -24,8 +24,8 @@ def show(found: dict[str, Any], look: Look, *, by_path: bool) -> None:
     latest = found["latest"] if is_run(rows) or len(rows) == 1 else None
     left_out = len(rows[look.top :]) if look.top else 0
     rows = rows[: look.top]
-    told = rows[0] if rows else _FIELDS
-    fields = [field for field in (*_FIELDS, "stored_step", "identity") if field in told]
+    shown_fields = rows[0] if rows else _FIELDS
+    fields = [field for field in (*_FIELDS, "stored_step", "identity") if field in shown_fields]
     if look.null:
         write_null(row["name"] for row in rows)
     elif look.keys_only:
@@ -36,8 +36,8 @@ def show(found: dict[str, Any], look: Look, *, by_path: bool) -> None:
         render.tsv([row[field] for field in fields] for row in rows)
     elif rows:
         _as_table(rows, latest)
-        render.say_more(left_out, "checkpoint")
-        _show_beside(found)
+        render.note_hidden_rows(left_out, "checkpoint")
+        _show_other_files(found)
 
 
 def _as_table(rows: list[dict[str, Any]], latest: str | None) -> None:
@@ -96,7 +96,7 @@ def _first_of(names: list[str]) -> str:
     return render.escape(names[0]) + (f" and {more:,} more" if more else "")
 
 
-def _show_beside(found: dict[str, Any]) -> None:
+def _show_other_files(found: dict[str, Any]) -> None:
     """Print the other files of a run, one line for each kind."""
     for what in ("events", "graphs"):
         files = [

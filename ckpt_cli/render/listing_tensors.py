@@ -133,7 +133,7 @@ def _as_groups(tensors: Tensors, look: Look) -> None:
         for g in groups[: look.top]
     ]
     render.table(columns, rows)
-    render.say_more(len(groups) - len(rows), "group")
+    render.note_hidden_rows(len(groups) - len(rows), "group")
     _summary(tensors)
 
 
@@ -188,8 +188,8 @@ def _tsv_rows(tensors: Tensors, look: Look, more: tuple[str, ...]) -> Iterator[s
     behind = [*map(_behind_key, specs)]
     last = [[str(spec.stored_as)] * look.long if spec.stored_as else [] for spec in specs]
     for key, number, cells in zip(keys, numbers, tensors.cells(long=look.long), strict=True):
-        told = [*look.prefix, key, *(cells[place] for place in places), *last[number]]
-        texts = [*map(render.tsv_text, told)]
+        row_cells = [*look.prefix, key, *(cells[place] for place in places), *last[number]]
+        texts = [*map(render.tsv_text, row_cells)]
         texts[len(look.prefix)] += behind[number]
         yield "\t".join(texts)
 
@@ -223,7 +223,7 @@ def _as_table(tensors: Tensors, look: Look) -> None:
         render.Column("SIZE", right=True, worth=8),
         render.Column("KIND", worth=7),
     ]
-    more = ["shard", "offset", "crc32c", *_names_beside_keys(reader)] if wide else []
+    more = ["shard", "offset", "crc32c", *_name_fields(reader)] if wide else []
     more += ["digest"] * (tensors.digests is not None)
     more += ["stored"] * (wide and any(spec.stored_as is not None for spec in tensors.columns.specs))
     marks = tensors.trainable if wide else {}
@@ -257,7 +257,7 @@ def _as_table(tensors: Tensors, look: Look) -> None:
         rows.append([*cells, *(_stored_cell(row) if name == "stored" else cell(row[name]) for name in more)])
         styles.append(_KIND_STYLES.get(row["kind"] or "", ""))
     render.table(columns, rows, styles)
-    render.say_more(len(shown) - len(rows), "tensor")
+    render.note_hidden_rows(len(shown) - len(rows), "tensor")
     _summary(tensors)
 
 
@@ -273,7 +273,7 @@ def _stored_cell(row: dict[str, Any]) -> str:
     return str(stored_type(row["stored"])) if row.get("stored") else ""
 
 
-def _names_beside_keys(reader: FormatReader) -> list[str]:
+def _name_fields(reader: FormatReader) -> list[str]:
     """Return the fields that name a tensor otherwise than its key does: a person needs no key twice."""
     names = {"object_path": reader.object_paths, "full_name": reader.full_names}
     return [field for field, known in names.items() if any(key != name for key, name in known.items())]

@@ -127,7 +127,7 @@ def show(rows: list[LogRow], latest: str | None, curve: Curve, frozen: Sequence[
 
 
 def _cells(row: LogRow, latest: str | None, *, has_metrics: bool = False) -> list[str]:
-    told = ", ".join(f"{render.escape(name)} {value:.5g}" for name, value in (row.metrics or {}).items())
+    metrics = ", ".join(f"{render.escape(name)} {value:.5g}" for name, value in (row.metrics or {}).items())
     return [
         render.escape(row.name),
         "" if row.step is None else str(row.step),
@@ -136,7 +136,7 @@ def _cells(row: LogRow, latest: str | None, *, has_metrics: bool = False) -> lis
         _number(row.l2),
         "" if row.nan is None else f"{row.nan:,}",
         _number(row.loss),
-        *[told][:has_metrics],
+        *[metrics][:has_metrics],
         "damaged" if row.format is None else "latest" if row.name == latest else "",
     ]
 

@@ -67,11 +67,11 @@ def _layers(found: Matrix, numbers: Sequence[str]) -> None:
     ]
     rows = [[render.escape(prefix or TOP_LEVEL), percent(cell), pair] for _, prefix, cell, pair in farthest]
     render.table(columns, rows[:_MOST_LAYERS])
-    render.say_more(len(rows) - _MOST_LAYERS, "layer")
+    render.note_hidden_rows(len(rows) - _MOST_LAYERS, "layer")
 
 
 def percent(number: float | None) -> str:
-    """Return a distance in percent; nothing where there is none."""
+    """Return a distance in percent; nothing if there is none."""
     if number is None or not math.isfinite(number):
         return "" if number is None else str(number)
     return f"{100 * number:.3g}%"

@@ -46,19 +46,19 @@ def _chosen() -> str | None:
     """Return the command line of the pager, or None for none."""
     if not sys.stdout.isatty() or os.environ.get("TERM") == "dumb":
         return None
-    asked = os.environ.get("CKPT_PAGER", os.environ.get("PAGER"))
-    if asked is None:
+    program = os.environ.get("CKPT_PAGER", os.environ.get("PAGER"))
+    if program is None:
         return _USUAL if _is_there(_USUAL) and _has_keyboard() else None
-    if asked in ("", "cat"):
+    if program in ("", "cat"):
         return None
-    if not _is_there(asked):
+    if not _is_there(program):
         from .base import warning
 
         warning(
-            f"the pager {asked!r} (from CKPT_PAGER or PAGER) does not exist, so ckpt prints without a pager"
+            f"the pager {program!r} (from CKPT_PAGER or PAGER) does not exist, so ckpt prints without a pager"
         )
         return None
-    return asked
+    return program
 
 
 def _is_there(command: str) -> bool:
@@ -126,7 +126,7 @@ class _Paged(io.TextIOBase):
             assert self._process.stdin is not None
             self._pipe = io.TextIOWrapper(self._process.stdin, self.encoding, "backslashreplace")
             if self._stderr.isatty():
-                sys.stderr = _Beside(self._pipe)
+                sys.stderr = _PagerStderr(self._pipe)
         return self._pipe
 
     def finish(self) -> None:
@@ -145,7 +145,7 @@ class _Paged(io.TextIOBase):
                 signal.signal(signal.SIGINT, before)
 
 
-class _Beside(io.TextIOBase):
+class _PagerStderr(io.TextIOBase):
     """Replaces stderr: not a terminal for progress bars, but the pager's text."""
 
     def __init__(self, pipe: io.TextIOWrapper) -> None:

@@ -49,7 +49,7 @@ def progress(total: int, what: str, stages: Sequence[str] = ("reading",)) -> Ite
         with _bar(work):
             yield work.advance
     elif is_verbose():
-        with _told_regularly(work):
+        with _reporting_regularly(work):
             yield work.advance
     else:
         yield work.advance
@@ -84,11 +84,11 @@ class _WorkDone:
     def figures(self) -> str:
         """How far this stage is: bytes, and by what was done in it the speed and the time left."""
         seconds = time.monotonic() - self._began
-        told = f"{human_size(self.done)} of {human_size(self.total)}"
+        amount = f"{human_size(self.done)} of {human_size(self.total)}"
         if not self.done or seconds <= 0:
-            return told
+            return amount
         left = (self.total - self.done) * seconds / self.done
-        return f"{told}, {human_size(int(self.done / seconds))} per second, {_spoken(left)} left"
+        return f"{amount}, {human_size(int(self.done / seconds))} per second, {_spoken(left)} left"
 
     @property
     def line(self) -> str:
@@ -103,15 +103,15 @@ def _spoken(seconds: float) -> str:
 
 
 @contextmanager
-def _told_regularly(work: _WorkDone) -> Iterator[None]:
+def _reporting_regularly(work: _WorkDone) -> Iterator[None]:
     """Say a line each half a minute, also when nothing comes to an end for long."""
     ended = threading.Event()
 
-    def tell() -> None:
+    def report_usage() -> None:
         while not ended.wait(_EVERY):
             remark(work.line)
 
-    teller = threading.Thread(target=tell, daemon=True)
+    teller = threading.Thread(target=report_usage, daemon=True)
     teller.start()
     try:
         yield

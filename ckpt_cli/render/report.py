@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from formats.model.checkpoint_files import CheckpointLocation
     from formats.model.reader import FormatReader
 
-__all__ = ["SCREEN", "Screen", "kept", "opened", "say_all", "say_empty"]
+__all__ = ["SCREEN", "Screen", "kept", "opened", "print_empty", "print_errors"]
 
 
 class Screen:
@@ -50,7 +50,7 @@ def opened(
     return reporting.opened(path, SCREEN, noted=noted, listed=listed, loaded=loaded)
 
 
-def say_all(errors: Sequence[CheckpointError]) -> None:
+def print_errors(errors: Sequence[CheckpointError]) -> None:
     """Say what went wrong with some of many; the last of it is raised, for its exit code."""
     for error in errors[:-1]:
         render.error_lines(str(error), error.hints)
@@ -58,7 +58,7 @@ def say_all(errors: Sequence[CheckpointError]) -> None:
         raise errors[-1]
 
 
-def say_empty(path: Location) -> int:
+def print_empty(path: Location) -> int:
     """Say why there is nothing; an error in itself where the directory is another program's checkpoint."""
     from formats.errors import CheckpointError, UnknownFormatError
     from formats.find.directory import Directory

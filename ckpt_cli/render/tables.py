@@ -46,7 +46,7 @@ class Column(NamedTuple):
 
 
 class TableLines(NamedTuple):
-    """Lines of a table: the heading, None where no column has one; of each row; named columns left out."""
+    """Lines of a table: the heading, None if no column has one; of each row; named columns left out."""
 
     heading: str | None
     rows: Iterator[list[str]]
@@ -199,12 +199,12 @@ def _shortened(names: Iterable[str], room: int) -> dict[str, str]:
             if name != text:
                 alike.setdefault((text, name.count("/")), []).append(name)
     for group in alike.values():
-        for name, text in _told_apart(group, room):
+        for name, text in _distinguished(group, room):
             owners.setdefault(text, []).append(name)
     return {own[0]: text for text, own in owners.items() if text and len(own) == 1 and own[0] != text}
 
 
-def _told_apart(names: Sequence[str], room: int) -> Iterator[tuple[str, str]]:
+def _distinguished(names: Sequence[str], room: int) -> Iterator[tuple[str, str]]:
     """Yield names of as many components with shorter texts that keep the components in which they differ."""
     parts = [name.split("/") for name in names]
     last = len(parts[0]) - 1

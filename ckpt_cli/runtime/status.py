@@ -91,8 +91,8 @@ class CheckpointLoadStatus(LoadStatus):
                 raise AssertionError(
                     f"Unresolved object in checkpoint {names.get(number, number)}: {text_format(node)}"
                 )
-        if restore.matching.slot_wishes:
-            raise AssertionError(f"Unresolved slot restorations: {restore.matching.slot_wishes}")
+        if restore.matching.slot_requests:
+            raise AssertionError(f"Unresolved slot restorations: {restore.matching.slot_requests}")
         if restore.unused_attributes:
             lines = [
                 f"{names.get(number, number)} ({restore.matching.bound.get(number)}): {attributes}"

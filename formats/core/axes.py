@@ -174,7 +174,7 @@ class Cut(NamedTuple):
     parts: int | None = None
 
     def count(self, shape: Shape) -> int:
-        """Return how many tensors there are of one of this shape; ValueError where it does not fit."""
+        """Return how many tensors there are of one of this shape; ValueError if it does not fit."""
         if self.kind == "addends":
             return self.parts or 2
         size = shape[_axis(self.axis, len(shape), self)]
@@ -261,7 +261,7 @@ class AxisOperations(NamedTuple):
         return cls(tuple(changes[:at]), turn, tuple(changes[at:]))
 
     def shapes(self, shapes: Sequence[Shape]) -> list[Shape]:
-        """Return the shapes of what is made; ValueError where an operation does not fit."""
+        """Return the shapes of what is made; ValueError if an operation does not fit."""
         found = [_through(self.before, shape, lambda change, at: change.shape(at)) for shape in shapes]
         found = self.turn.shapes(found) if self.turn is not None else found
         return [_through(self.after, shape, lambda change, at: change.shape(at)) for shape in found]
@@ -273,7 +273,7 @@ class AxisOperations(NamedTuple):
         return [_through(self.after, array, lambda change, at: change.apply(at)) for array in found]
 
     def inverse(self) -> AxisOperations:
-        """Return what undoes this; ValueError where an operation does not say enough for that."""
+        """Return what undoes this; ValueError if an operation does not say enough for that."""
         return AxisOperations(
             tuple(change.inverse() for change in reversed(self.after)),
             self.turn.inverse() if self.turn is not None else None,

@@ -66,7 +66,7 @@ def chunks_of(spec: TensorSpec, data: Any) -> Iterator[Chunk]:
     """Yield the data of a tensor as chunks, after a comparison with its spec.
 
     An array must have the spec's shape and dtype.  Anything else is chunks: bytes-like
-    objects, or one of them alone.  Raises ValueError where the data are not what the
+    objects, or one of them alone.  Raises ValueError if the data are not what the
     spec says, at the latest when the last chunk has passed.
     """
     import numpy as np

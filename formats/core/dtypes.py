@@ -190,7 +190,7 @@ def raw_bytes(size: int) -> DType:
 
 
 def from_numpy(dtype: np.dtype[Any]) -> DType | None:
-    """Return the dtype of an array, quantized types aside; None where there is none."""
+    """Return the dtype of an array, quantized types aside; None if there is none."""
     if dtype.kind in "OSU":
         return STRING
     found = BY_NAME.get(dtype.name)

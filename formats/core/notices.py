@@ -48,7 +48,7 @@ def listening(listener: Callable[[str], None], warner: Callable[[str], None]) ->
         _here.reset(before)
 
 
-def tell(text: str) -> None:
+def status(text: str) -> None:
     """Send a notice: what the program is doing, in one line."""
     here = _here.get()
     (_listener if here is None else here[0])(text)

@@ -117,7 +117,7 @@ class _Carried:
 
 
 def _descr(name: str) -> Any:
-    """Return the `descr` that a type that is not mapped was named by; ValueError where it was cut."""
+    """Return the `descr` that a type that is not mapped was named by; ValueError if it was cut."""
     spelled = name.removesuffix(_FORTRAN)
     if not spelled.startswith("["):
         return spelled
@@ -131,7 +131,7 @@ CARRIED: Container[str] = _Carried()
 
 
 def decode_header(data: bytes) -> Header:
-    """Return the header that a `.npy` file begins with; ValueError where it is none."""
+    """Return the header that a `.npy` file begins with; ValueError if it is none."""
     if not data.startswith(MAGIC) or len(data) < 12:
         raise ValueError("this is not an .npy header")
     major = data[6]

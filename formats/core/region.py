@@ -32,7 +32,7 @@ Index = tuple[slice, ...]
 
 
 def region_of(extents: Extents, shape: tuple[int, ...]) -> Region:
-    """Return what a slice covers of a tensor of `shape`; ValueError where it does not fit."""
+    """Return what a slice covers of a tensor of `shape`; ValueError if it does not fit."""
     if len(extents) != len(shape):
         raise ValueError(f"the slice has {len(extents)} dimensions, but the tensor has {len(shape)}")
     region = []
@@ -81,7 +81,7 @@ def tiling_flaw(regions: Sequence[Region], shape: tuple[int, ...]) -> str | None
 
 
 def _any_overlap(regions: Sequence[Region]) -> bool:
-    """Whether two regions share an element; ValueError where that takes too many comparisons to tell.
+    """Whether two regions share an element; ValueError if that takes too many comparisons to tell.
 
     In the order of their starts along one dimension, a region can only overlap those that
     start before it ends.

@@ -35,7 +35,7 @@ def allocate(
 ) -> np.ndarray[Any, Any]:
     """Return an array of `shape` for values of a tensor, of its dtype, or as they are `stored`.
 
-    UnsupportedFeatureError where numpy has no array of this shape, ResourceError where there is no
+    UnsupportedFeatureError where numpy has no array of this shape, ResourceError if there is no
     memory for it.
     """
     import numpy as np

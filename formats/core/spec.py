@@ -115,7 +115,7 @@ class TensorSpec(NamedTuple):
 
     @property
     def nbytes(self) -> int | None:
-        """Bytes: elements times item size, or what is stored; None where the dtype is unknown."""
+        """Bytes: elements times item size, or what is stored; None if the dtype is unknown."""
         itemsize = self.dtype.itemsize
         return self.stored if itemsize is None or self.dtype.is_unmapped else self.size * itemsize
 
@@ -131,7 +131,7 @@ class TensorSpec(NamedTuple):
 
     @property
     def dtype_name(self) -> str | None:
-        """The dtype's name; None where the entry cannot be decoded, or its type is not mapped."""
+        """The dtype's name; None if the entry cannot be decoded, or its type is not mapped."""
         return self.dtype.name if self.dtype.is_mapped else None
 
     @property

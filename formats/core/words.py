@@ -79,7 +79,7 @@ class FirstNames:
 _AGES = ((86400, "day"), (3600, "hour"), (60, "minute"))
 
 
-def spoken_age(seconds: float) -> str:
+def age_in_words(seconds: float) -> str:
     """Return an age in words, in the largest unit that makes it two or more."""
     for size, unit in _AGES:
         if seconds >= 2 * size:

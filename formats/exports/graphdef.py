@@ -157,7 +157,7 @@ class GraphDefReader(ExportReader):
         return tuple(shape)
 
     def _weight(self, spec: TensorSpec, span: MessageRange, content: WireField | None) -> StoredWeight | None:
-        """Return a constant with what reads it; None where it is damaged and that is taken note of."""
+        """Return a constant with what reads it; None if it is damaged and that is taken note of."""
         file = self._files[0]
         data = one_range(file, span.begin, span.size)
         if content is not None and content.span.size and spec.dtype is not STRING:

@@ -227,7 +227,7 @@ class OnnxReader(ExportReader):
         return {key: value}
 
     def _weight(self, found: _TensorProto, key: str) -> StoredWeight | None:
-        """Return a tensor with what reads it; None where it is damaged and that is taken note of."""
+        """Return a tensor with what reads it; None if it is damaged and that is taken note of."""
         file, message = self._files[0], found.message
         spec = TensorSpec(key, found.dtype, found.shape)
         whole = one_range(file, message.begin, message.size)
@@ -272,8 +272,8 @@ class OnnxReader(ExportReader):
         name = external.get("location", "")
         offset, length = (_number(external.get(each)) for each in ("offset", "length"))
         if offset is None or length is None or (external.get("length") and length != nbytes):
-            told = f"offset {external.get('offset')!r:.30}, length {external.get('length')!r:.30}"
-            message = f"its external data is at {told}; expected {nbytes} bytes"
+            position = f"offset {external.get('offset')!r:.30}, length {external.get('length')!r:.30}"
+            message = f"its external data is at {position}; expected {nbytes} bytes"
             self._flaw(self._corrupt(message, spec.key, code="tensor-size"))
             return None
         file = self._external_file(name)

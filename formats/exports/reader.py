@@ -52,8 +52,8 @@ class ModelFacts(NamedTuple):
 
     def document(self) -> dict[str, Any]:
         found = {"producer": self.producer, "version": self.version, **self.more}
-        told = {name: getattr(self.keras, name) for name in ("config", "training_config")}
-        return found | {name: text for name, text in told.items() if text is not None}
+        texts = {name: getattr(self.keras, name) for name in ("config", "training_config")}
+        return found | {name: text for name, text in texts.items() if text is not None}
 
 
 class ExportReader(FormatReader):
@@ -102,7 +102,7 @@ class ExportReader(FormatReader):
         return file
 
     def _read(self, file: File) -> None:
-        """Find the weights; ValueError where the file is malformed."""
+        """Find the weights; ValueError if the file is malformed."""
         raise NotImplementedError
 
     def _corrupt(self, message: str, key: str | None = None, **where: Any) -> CorruptCheckpointError:

@@ -34,7 +34,7 @@ class StoredRanges:
         return self.parts[0].file.path
 
     def read(self, offset: int, size: int) -> bytes:
-        """Return `size` bytes at `offset`; CorruptCheckpointError where a file ends before."""
+        """Return `size` bytes at `offset`; CorruptCheckpointError if a file ends before."""
         at = bisect_right(self._ends, offset)
         found = []
         while size:

@@ -179,7 +179,7 @@ def _keras_facts(topology: Any) -> KerasFacts:
 
 
 def _stored_type(quantization: Any, name: str) -> StoredType | None:
-    """Return how a weight is quantized; None where it is not."""
+    """Return how a weight is quantized; None if it is not."""
     if quantization is None:
         return None
     found = quantization.get("dtype") if isinstance(quantization, dict) else None
@@ -216,7 +216,7 @@ def _cut(parts: list[FilePart], begin: int, size: int) -> list[FilePart]:
 
 
 def _strings_size(data: StoredRanges, begin: int, spec: TensorSpec) -> int:
-    """Return how many bytes strings take, by their lengths; ValueError where they do not fit."""
+    """Return how many bytes strings take, by their lengths; ValueError if they do not fit."""
     if 4 * spec.size > data.size - begin:
         raise ValueError(
             f"weight {spec.key!r:.80}: {spec.size} strings do not fit in {data.size - begin} bytes"

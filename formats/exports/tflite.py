@@ -126,7 +126,7 @@ class TfliteReader(ExportReader):
         return BY_NAME[name] if name in BY_NAME and name != "variant" else unmapped(name)
 
     def _weight(self, file: File, table: int, spec: TensorSpec, begin: int, size: int) -> StoredWeight | None:
-        """Return a tensor with what reads it; None where it is damaged and that is taken note of."""
+        """Return a tensor with what reads it; None if it is damaged and that is taken note of."""
         data, dtype = one_range(file, begin, size), spec.dtype
         if self._buffer.field(table, 6) is not None and not dtype.is_unmapped:
             dtype = unmapped(f"sparse {dtype.name}")
@@ -154,7 +154,7 @@ class TfliteReader(ExportReader):
         return StoredWeight(spec, data, StoredTensor)
 
     def _quantization(self, table: int, spec: TensorSpec) -> StoredType | None:
-        """Return how a tensor is quantized; None where it is not."""
+        """Return how a tensor is quantized; None if it is not."""
         found = self._buffer.table(table, 4)
         if found is None:
             return None

@@ -66,7 +66,7 @@ class TypedTensor(LazyTensor):
         return found if found.size else np.zeros(1, found.dtype)
 
     def _decoded(self) -> np.ndarray[Any, Any]:
-        """Return the values that are stored; ValueError where they are malformed."""
+        """Return the values that are stored; ValueError if they are malformed."""
         import numpy as np
 
         _, wire, bits, packed, _ = self._encoding
@@ -165,7 +165,7 @@ def strings_of(data: StoredRanges, number: int) -> Iterator[bytes]:
 
 
 def varints(raw: bytes) -> np.ndarray[Any, Any]:
-    """Return varints as signed 64-bit numbers; ValueError where one is too long, or cut off."""
+    """Return varints as signed 64-bit numbers; ValueError if one is too long, or cut off."""
     import numpy as np
 
     data = np.frombuffer(raw, np.uint8)

@@ -77,12 +77,12 @@ def create_writer(
     is_shared: bool = False,
     compression: str | None = None,
 ) -> FormatWriter:
-    """Return what `create_checkpoint` does, for the commands, which have more to say.
+    """Return the writer of a new checkpoint, as `create_checkpoint` does, with more options for the commands.
 
-    The writer of a `rehearsal` writes nothing, but raises the same errors.  An upload is compared
-    with the store's report of it if `prove_sent`.  With a `journal` that was begun, the writer
-    resumes an interrupted process.  If `is_shared`, other processes upload the data shards of a
-    bundle (`formats.store.remote.upload.Handed`).  With `compression`, "zstd", Orbax' chunks are frames.
+    The writer of a `rehearsal` writes nothing, but raises the same errors.  An upload is compared with the
+    store's report of it if `prove_sent`.  With a `journal` that was begun, the writer resumes an interrupted
+    process. If `is_shared`, other processes upload the data shards of a bundle
+    (`formats.store.remote.upload.DelegatedUpload`). With `compression` "zstd", Orbax' chunks are zstd frames.
     """
     from .registry import format_named
     from .suffixes import refuse_false_suffix

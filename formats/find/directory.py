@@ -330,7 +330,7 @@ class Directory:
             found.setdefault(path.absolute(), step)
 
     def member(self, location: CheckpointLocation) -> Member | None:
-        """Return a location as a member; None where it is none after all, or has just gone."""
+        """Return a location as a member; None if it is none after all, or has just gone."""
         error: CheckpointError | None = None
         try:
             with Probe(location) as probe:
@@ -407,7 +407,7 @@ class Directory:
 
     @property
     def latest_flaw(self) -> str | None:
-        """Why the checkpoint that the state file names is not the latest; None where there is no flaw."""
+        """Why the checkpoint that the state file names is not the latest; None if there is no flaw."""
         if self.state is None or not (self._named_latest is None or self._names_listing):
             return None
         what = "a saved listing" if self._names_listing else "missing"

@@ -49,7 +49,7 @@ def all_formats(*first: str) -> Iterator[Format]:
 
 
 def format_named(name: str) -> Format:
-    """Return the format with this id; UnknownFormatError where there is none."""
+    """Return the format with this id; UnknownFormatError if there is none."""
     for found in all_formats():
         if found.name == name:
             return found

@@ -57,7 +57,7 @@ HUB_WEIGHTS = tuple(
 
 
 def sharded_folder(directory: Location) -> Location | None:
-    """Return what names the files of a folder that is one checkpoint; None where it is none.
+    """Return what names the files of a folder that is one checkpoint; None if it is none.
 
     That is the index of one of Hugging Face's sharded models, or a distributed checkpoint's metadata. A
     folder that also has the whole model, or a state file, is a directory of checkpoints.
@@ -75,7 +75,7 @@ def sharded_folder(directory: Location) -> Location | None:
     return there[0] if len(there) == 1 else None
 
 
-def _beside_note(index: Location) -> str | None:
+def _other_checkpoints_note(index: Location) -> str | None:
     """Return the note for a folder that is one model, and also holds other checkpoints."""
     directory, own = index.split_name()
     named = {own, *(path.name for path in files_of_map(index))}
@@ -127,7 +127,7 @@ def is_prefix_at_once(path: Location) -> bool:
 
 
 def find(path: Location) -> CheckpointLocation | None:
-    """Return the checkpoint that `path` names; None where there is none."""
+    """Return the checkpoint that `path` names; None if there is none."""
     if is_prefix_at_once(path):
         return bundle(path)
     shard = SHARD.fullmatch(path)
@@ -153,7 +153,7 @@ def _of_folder(path: Location) -> CheckpointLocation | None:
     index = sharded_folder(path)
     if index is None:
         return orbax_location(path)
-    return CheckpointLocation(index, index, _beside_note(index))
+    return CheckpointLocation(index, index, _other_checkpoints_note(index))
 
 
 def _at(path: Location) -> CheckpointLocation | None:
@@ -289,8 +289,8 @@ def _absent(path: Location) -> CheckpointError:
     missing = path.parent.missing_container()
     if missing is not None:
         return CheckpointNotFoundError(missing, path=path)
-    told = _no_revision(path) or suggest(prefix)
-    return CheckpointNotFoundError("no such file, prefix or directory", path=path, hints=told)
+    suggested = _no_revision(path) or suggest(prefix)
+    return CheckpointNotFoundError("no such file, prefix or directory", path=path, hints=suggested)
 
 
 _OTHER = "OTHER is another checkpoint of the same run"

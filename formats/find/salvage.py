@@ -125,9 +125,9 @@ def _salvage(reader: FormatReader, *found: Finding) -> Salvage:
         and finding.key not in specs
         and (finding.key is not None or not (reader.lists_all or finding.code in _TOLD_BY_TENSORS))
     ]
-    told = frozenset(losses)
-    said = told.union(found)
-    others = [finding for finding in reader.findings if finding not in said and finding.key is None]
+    loss_findings = frozenset(losses)
+    known_findings = loss_findings.union(found)
+    others = [finding for finding in reader.findings if finding not in known_findings and finding.key is None]
     doubt = reader.read_unproved()
     doubts = dict.fromkeys(specs, doubt) if doubt is not None else {}
     if doubt is not None:
@@ -182,8 +182,8 @@ def _open_bundle(location: CheckpointLocation, sibling: FormatReader | None) -> 
                 doubts[key] = weakest.doubt or ""
             else:
                 proofs[key] = min((each.proof or "" for each in found), key=lambda proof: proof == CHECKSUM)
-    told = frozenset(losses)
-    notes = tuple(finding for finding in findings if finding not in told)
+    loss_findings = frozenset(losses)
+    notes = tuple(finding for finding in findings if finding not in loss_findings)
     return Salvage(reader, tuple(losses), notes, proofs, doubts, sibling=sibling)
 
 

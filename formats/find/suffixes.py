@@ -51,7 +51,7 @@ _UNWRITTEN = {suffix: what for what, suffixes in _NEVER_WRITTEN.items() for suff
 _INDEX = ".index"
 
 
-def _part_said(name: str) -> str | None:
+def _part_in_name(name: str) -> str | None:
     """Return what a name says a file is a part of, or left by, by which no checkpoint is found."""
     if name.endswith(_INDEX):
         return "the index of a TensorFlow checkpoint"
@@ -71,7 +71,7 @@ def _written(path: str) -> list[tuple[str, Format]]:
 
 
 def format_of_suffix(path: str) -> Format | None:
-    """Return the format that a path's suffix says; None where it says none, as a prefix does."""
+    """Return the format that a path's suffix says; None if it says none, as a prefix does."""
     if "." not in os.path.basename(path) or path.endswith(_INDEX):
         return None
     found = _written(path)
@@ -111,7 +111,7 @@ def refuse_false_suffix(
     name = os.path.basename(target).lower()
     stem, suffix = os.path.splitext(name)
     other = format_of_suffix(target)
-    part = None if own.is_bundle else _part_said(name)
+    part = None if own.is_bundle else _part_in_name(name)
     if part is not None:
         message = f"this is the name of {part}, but {why or f'the output is {own.name}'}"
         hints: tuple[str, ...] = ("choose another name",)

@@ -73,9 +73,9 @@ class H5Facts:
 
 
 def h5_facts(probe: Probe) -> H5Facts | None:
-    """Return the open HDF5 file of a probe, for `Probe.ask`; None where it is none.
+    """Return the open HDF5 file of a probe, for `Probe.ask`; None if it is none.
 
-    Raises CorruptCheckpointError where it is one that cannot be opened.
+    Raises CorruptCheckpointError if it is one that cannot be opened.
     """
     superblock = Superblock.find(probe.head)
     if superblock is None or probe.is_table:

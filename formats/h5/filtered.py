@@ -62,7 +62,7 @@ def filters_of(plist: Any) -> tuple[Filter, ...]:
 
 
 class FilteredChunks:
-    """The chunks of one dataset.  ValueError where one is not what the dataset says."""
+    """The chunks of one dataset.  ValueError if one is not what the dataset says."""
 
     def __init__(self, dataset: Any, chunk: tuple[int, ...], filters: tuple[Filter, ...]) -> None:
         self.chunk = chunk
@@ -101,7 +101,7 @@ class FilteredChunks:
 
     @cached_property
     def _stored(self) -> frozenset[tuple[int, ...]] | None:
-        """Where the chunks begin that are there; None where all are."""
+        """Where the chunks begin that are there; None if all are."""
         there = math.prod(-(-dim // size) for dim, size in zip(self._shape, self.chunk, strict=True))
         if self._dataset.get_num_chunks() >= there:
             return None
@@ -189,7 +189,7 @@ def _is_of_references(type_id: Any) -> bool:
 
 
 def _inflated(data: np.ndarray[Any, Any], most: int) -> np.ndarray[Any, Any]:
-    """Return what a zlib stream comes to, in memory of that size; ValueError where it is more than `most`."""
+    """Return what a zlib stream comes to, in memory of that size; ValueError if it is more than `most`."""
     import numpy as np
 
     out: np.ndarray[Any, Any] = np.empty(most, np.uint8)
@@ -203,7 +203,7 @@ def _inflated(data: np.ndarray[Any, Any], most: int) -> np.ndarray[Any, Any]:
 
 
 def _stream(data: np.ndarray[Any, Any]) -> Iterator[bytes]:
-    """Yield what a zlib stream comes to, in bounded pieces; ValueError where it is damaged or cut off."""
+    """Yield what a zlib stream comes to, in bounded pieces; ValueError if it is damaged or cut off."""
     inflate, at = zlib.decompressobj(), 0
     try:
         while not inflate.eof:
@@ -231,7 +231,7 @@ def _unshuffled(data: np.ndarray[Any, Any], itemsize: int) -> np.ndarray[Any, An
 
 
 def _summed(data: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Return what a Fletcher32 checksum is behind of; ValueError where it is another."""
+    """Return what a Fletcher32 checksum is behind of; ValueError if it is another."""
     if len(data) < 4:
         raise ValueError(f"a chunk has {len(data)} bytes, too few for its checksum")
     (stored,) = struct.unpack("<I", data[-4:].tobytes())

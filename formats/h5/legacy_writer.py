@@ -161,9 +161,9 @@ class LegacyWriter(H5Writer):
             # Keras writes a model's versions as str and everything else as bytes.
             for name, value in versions.items():
                 skeleton.text("", name, value)
-            for name, told in texts.items():
-                if told is not None:
-                    skeleton.text("", name, key_bytes(told))
+            for name, text in texts.items():
+                if text is not None:
+                    skeleton.text("", name, key_bytes(text))
         base = layout.base.rstrip("/")
         skeleton.strings(base, "layer_names", [group.name for group in layout.layers])
         for name, value in versions.items():

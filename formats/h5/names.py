@@ -43,9 +43,9 @@ def has(holder: Node, name: str, *, in_parts: bool = True) -> bool:
 
 
 def _read(file: H5File, holder: Node, name: bytes) -> list[str] | None:
-    """Return an attribute of strings; None where there is no such attribute.
+    """Return an attribute of strings; None if there is no such attribute.
 
-    Raises ValueError where it is none of strings, and what h5py raises.
+    Raises ValueError if it is none of strings, and what h5py raises.
     """
     if holder.header is not None and file.structure is not None:
         with contextlib.suppress(UnfamiliarError):
@@ -100,7 +100,7 @@ def _text(value: Any) -> str:
 
 
 def text(file: H5File, holder: Node, name: str) -> str | None:
-    """Return an attribute that is one string; None where there is none of that name."""
+    """Return an attribute that is one string; None if there is none of that name."""
     found = _read(file, holder, name.encode())
     return found[0] if found is not None and len(found) == 1 else None
 

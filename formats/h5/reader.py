@@ -176,7 +176,7 @@ class H5Reader(FormatReader):
 
 
 def read_attribute(file: H5File, holder: Node, name: str, read: Callable[[H5File, Node, str], Any]) -> Any:
-    """Return an attribute as `read` gives it; CorruptCheckpointError where it cannot be read."""
+    """Return an attribute as `read` gives it; CorruptCheckpointError if it cannot be read."""
     with damage(file.path, f"attribute {name!r}"):
         return read(file, holder, name)
 

@@ -74,7 +74,7 @@ class _PendingLink(NamedTuple):
 class H5File:
     """An open HDF5 file of known size.  `path` is what errors call it.
 
-    `structure` is None where the library is to read all of it.
+    `structure` is None if the library is to read all of it.
     """
 
     def __init__(
@@ -108,7 +108,7 @@ class H5File:
             self.root = Node(self, None, b"/", root)
 
     def read_exactly(self, offset: int, size: int) -> bytes:
-        """Return bytes of the file; CorruptCheckpointError where it ends before."""
+        """Return bytes of the file; CorruptCheckpointError if it ends before."""
         self._check_open()
         data = self._read(offset, size)
         if len(data) != size:
@@ -185,7 +185,7 @@ class H5File:
     # Following names -----------------------------------------------------------
 
     def child(self, group: Node, name: bytes, path: str, *, soft: int = 0) -> Node | None:
-        """Return the object of one link; None where there is none.
+        """Return the object of one link; None if there is none.
 
         `soft` is how many soft links may be followed.
         """
@@ -201,7 +201,7 @@ class H5File:
                 target = group.id.links.get_val(name)
                 start = self.root if target.startswith(b"/") else group
                 return self.find(key_text(target), start, soft=soft - 1)
-        raise self._refused_link(path, link.kind)
+        raise self._link_error(path, link.kind)
 
     def _link(self, group: Node, name: bytes) -> Link | None:
         """Return a group's link of a name; without an address where the library has found it."""
@@ -215,7 +215,7 @@ class H5File:
                 return None
             raise
 
-    def _refused_link(self, path: str, kind: int) -> UnsupportedFeatureError:
+    def _link_error(self, path: str, kind: int) -> UnsupportedFeatureError:
         if kind == SOFT:
             return self.refused(path, "a soft link", "Keras neither writes nor loads one")
         if kind == EXTERNAL:
@@ -223,7 +223,7 @@ class H5File:
         return self.refused(path, f"a link of kind {kind}", "only the plug-in that defined it can follow it")
 
     def find(self, path: str, start: Node | None = None, *, soft: int = 0) -> Node | None:
-        """Return the object at a path, following hard links only; None where there is none."""
+        """Return the object at a path, following hard links only; None if there is none."""
         self._check_open()
         found = self.root if start is None else start
         for name in key_bytes(path).split(b"/"):

@@ -35,7 +35,7 @@ def _mended(probe: Probe) -> _Mended | None:
 
 
 def read_h5_remains(probe: Probe, format: Format) -> FormatReader | None:  # noqa: A002  the word of the field
-    """Return a reader of a format's file, which knows its gap; None where the file is another's."""
+    """Return a reader of a format's file, which knows its gap; None if the file is another's."""
     mended = probe.ask(_mended)
     if mended is None or not format.sniff(mended.probe):
         return None

@@ -102,23 +102,27 @@ class ArchiveWriter(WeightsWriter):
             if self.target.journal is None:  # otherwise another process may have to make the archive again
                 os.unlink(weights)
 
-    def is_said_by(self, found: FormatReader) -> bool:  # noqa: ARG002  as its base
+    def is_described_by(self, found: FormatReader) -> bool:  # noqa: ARG002  as its base
         texts = {name: text.encode("utf-8", "surrogateescape") for name, text in self._texts().items()}
         try:
             with refusing(self.target.path), zipfile.ZipFile(self.target.path) as archive:
                 members = archive.infolist()
                 if [member.filename for member in members] != [*texts, self._h5_name(), *self._assets]:
                     return False
-                told, weights, assets = members[: len(texts)], members[len(texts)], members[len(texts) + 1 :]
+                text_members, weights, assets = (
+                    members[: len(texts)],
+                    members[len(texts)],
+                    members[len(texts) + 1 :],
+                )
                 if [member.file_size for member in assets] != [*map(len, self._assets.values())]:
                     return False
                 if any(member.compress_type != zipfile.ZIP_STORED for member in members):
                     return False
-                if [member.file_size for member in told] != [*map(len, texts.values())]:
+                if [member.file_size for member in text_members] != [*map(len, texts.values())]:
                     return False
                 with archive.open(weights) as there:
                     is_laid_out = self._is_laid_out_as(there, weights.file_size)
-                held = [*map(archive.read, (*told, *assets))]
+                held = [*map(archive.read, (*text_members, *assets))]
                 return is_laid_out and held == [*texts.values(), *self._assets.values()]
         except (zipfile.BadZipFile, RuntimeError) as error:  # of an archive that this library does not write
             if is_exhausted(error):
@@ -130,5 +134,5 @@ class ArchiveWriter(WeightsWriter):
 
         facts = keras_facts(self.target.facts)
         date = facts.date_saved or "1980-01-01@00:00:00"
-        said = {"keras_version": facts.version or "3.0.0", "date_saved": date}
-        return {"metadata.json": json.dumps(said), "config.json": facts.config or ""}
+        metadata = {"keras_version": facts.version or "3.0.0", "date_saved": date}
+        return {"metadata.json": json.dumps(metadata), "config.json": facts.config or ""}

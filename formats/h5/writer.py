@@ -162,7 +162,7 @@ class H5Writer(FormatWriter):
                     raise out_of_memory(error, self.target.path) from error
                 raise _plain(error) from error
 
-    def is_said_by(self, found: FormatReader) -> bool:  # noqa: ARG002  the writer's name
+    def is_described_by(self, found: FormatReader) -> bool:  # noqa: ARG002  the writer's name
         """Whether the existing file is the same except for values."""
         with refusing(self.target.path), open(self.target.path, "rb") as there:
             return self._is_laid_out_as(there, os.fstat(there.fileno()).st_size)

@@ -36,9 +36,9 @@ def arranged(node: StoredObject, stored: list[StoredVariable], where: str) -> Pa
     found: list[list[StoredVariable]] = []
     for halves in _arrangements(node):
         order = [*halves[0], *halves[1]]
-        said = [True] * len(halves[0]) + [False] * len(halves[1])
+        expected = [True] * len(halves[0]) + [False] * len(halves[1])
         fits = len(order) == len(left) and [kind_of(leaf) for leaf in order] == wanted
-        if fits and all(each is None or each == half for each, half in zip(trained, said, strict=True)):
+        if fits and all(each is None or each == half for each, half in zip(trained, expected, strict=True)):
             found += [order] if order not in found else []
         if len(found) > 1:
             break
@@ -50,7 +50,7 @@ def arranged(node: StoredObject, stored: list[StoredVariable], where: str) -> Pa
 
 
 def _arrangements(node: StoredObject) -> list[Halves]:
-    """Return the orders that the variables of a layer can have; none where they are too many."""
+    """Return the orders that the variables of a layer can have; none if they are too many."""
     below = [
         child for child in (*node.members, *node.children.values()) if any(True for _ in child.everything())
     ]

@@ -41,7 +41,7 @@ _KERAS = _Unit()
 def factor_between(
     slot: SlotKind, generation: str, following: str, rate: Callable[[], float]
 ) -> float | None:
-    """Return the factor from one generation's value of a slot to another's; None where they are equal.
+    """Return the factor from one generation's value of a slot to another's; None if they are equal.
 
     `rate` is called only if the factor depends on the learning rate.
     """
@@ -64,16 +64,16 @@ def _unit(slot: SlotKind, generation: str) -> _Unit:
 def flaw_between(
     optimizer: Optimizer, generation: str, following: str, decay: float | None = None, steps: int = 0
 ) -> str | None:
-    """Return why an optimizer's state of one generation is of no use to another; None where it is.
+    """Return why an optimizer's state of one generation is of no use to another; None if it is.
 
     `decay` is what a legacy Nadam has as its decay, `steps` are those taken.
     """
     if optimizer.name != "Nadam" or generation == following:
         return None
     if LEGACY in (generation, following) and not _is_one_schedule(decay, steps):
-        told = f" with decay {decay:.6g}" if decay is not None else ""
+        with_decay = f" with decay {decay:.6g}" if decay is not None else ""
         return (
-            f"legacy Keras decays the momentum by 0.96 ** (decay * step){told}, but newer Keras by "
+            f"legacy Keras decays the momentum by 0.96 ** (decay * step){with_decay}, but newer Keras by "
             "0.96 ** step, so the next steps would differ"
         )
     if following == KERAS2:

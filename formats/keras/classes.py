@@ -65,7 +65,7 @@ def model_in(source: FormatReader, wanted: Collection[str], *, whole: bool = Tru
     its layer; such a layer is left out unless the `whole` model is needed. Raises ModelError if the graph
     cannot be walked.
     """
-    return _Telling(source).model(wanted, whole=whole)
+    return _ClassFinder(source).model(wanted, whole=whole)
 
 
 # One object ---------------------------------------------------------------------------
@@ -98,7 +98,7 @@ def _spellings(weight: WeightRow) -> tuple[str, ...]:
 
 
 def _fits(class_name: str, row: LayerRow, shapes: Mapping[str, Shape], among: slice = _ALL) -> _Fit | None:
-    """Return how an object with weights of these shapes is of a class; None where it is not.
+    """Return how an object with weights of these shapes is of a class; None if it is not.
 
     Edges are spelled as `among` the spellings of each weight.
     """
@@ -126,8 +126,8 @@ def _fits(class_name: str, row: LayerRow, shapes: Mapping[str, Shape], among: sl
 
 
 def _rank(class_name: str) -> int:
-    told = re.search(r"([123])D", class_name)
-    return int(told[1]) if told else 0
+    rank = re.search(r"([123])D", class_name)
+    return int(rank[1]) if rank else 0
 
 
 def _agree(words: str | None, shape: Shape, rank: int, sizes: dict[str, int]) -> bool:
@@ -184,7 +184,7 @@ class _LayerFacts(NamedTuple):
     path: tuple[str, ...] = ()
 
 
-class _Telling:
+class _ClassFinder:
     """An object graph, gone through from its root."""
 
     def __init__(self, source: FormatReader) -> None:
@@ -229,7 +229,7 @@ class _Telling:
 
     def model(self, wanted: Collection[str], *, whole: bool) -> tuple[Unit, str]:
         layers: list[_LayerFacts] = []
-        untold: dict[str, str] = {}
+        unknown_keys: dict[str, str] = {}
         seen = {ROOT}
         queue: list[tuple[int, tuple[str, ...]]] = [(ROOT, ())]
         left = most_path_characters(len(self._children))
@@ -243,23 +243,23 @@ class _Telling:
             if isinstance(unit, _LayerFacts):
                 layers.append(unit._replace(path=path))
                 continue
-            untold |= {key: unit for key in self._own(node).values() if key not in untold}
+            unknown_keys |= {key: unit for key in self._own(node).values() if key not in unknown_keys}
             for edge in self._below(node):
                 child = self._children[node][edge]
                 if child not in seen:
                     seen.add(child)
                     queue.append((child, (*path, edge)))
-        self._refuse_untold(untold if whole else {}, layers, wanted)
+        self._refuse_unknown_keys(unknown_keys if whole else {}, layers, wanted)
         chosen = [layer for layer in layers if any(one.key in wanted for one in layer.unit.all_variables())]
         titles: dict[str, list[str]] = {}
         for layer, name in zip(chosen, self._names(chosen), strict=True):
             layer.unit.name = name
             titles.setdefault(layer.title, []).append(name)
-        told = "; ".join(f"{title}: {first_of(names)}" for title, names in sorted(titles.items()))
-        return Unit(layers=[layer.unit for layer in chosen], is_model=True), told
+        guesses = "; ".join(f"{title}: {first_of(names)}" for title, names in sorted(titles.items()))
+        return Unit(layers=[layer.unit for layer in chosen], is_model=True), guesses
 
-    def _refuse_untold(
-        self, untold: Mapping[str, str], layers: Sequence[_LayerFacts], wanted: Collection[str]
+    def _refuse_unknown_keys(
+        self, unknown_keys: Mapping[str, str], layers: Sequence[_LayerFacts], wanted: Collection[str]
     ) -> None:
         owners: dict[str | None, _LayerFacts] = {}
         for layer in layers:
@@ -268,12 +268,12 @@ class _Telling:
                 if other is not layer and variable.key in wanted:
                     both = " and ".join(repr("/".join(each.path)) for each in (other, layer))
                     raise ConversionError(f"this tensor belongs to two layers, {both}", key=variable.key)
-        left = [key for key in untold if key in wanted and key not in owners]
+        left = [key for key in unknown_keys if key in wanted and key not in owners]
         if left:
             left.sort(key=lambda key: -len(self._source.specs[key].shape))  # kernels before biases
             count = counted(len(left) - 1, "more tensor has", "more tensors have")
             more = f"; {count} the same problem" if len(left) > 1 else ""
-            raise ConversionError(f"{untold[left[0]]}{more}", key=left[0])
+            raise ConversionError(f"{unknown_keys[left[0]]}{more}", key=left[0])
 
     def _own(self, node: int) -> dict[str, str]:
         """Return the keys of an object's own variables by their edges."""
@@ -377,12 +377,12 @@ class _Telling:
         return found
 
     def _recurrent(self, cell: int) -> _LayerFacts | None:
-        told = self._plain(cell)
-        if not isinstance(told, _LayerFacts) or told.unit.class_name not in _RECURRENT:
+        inner = self._plain(cell)
+        if not isinstance(inner, _LayerFacts) or inner.unit.class_name not in _RECURRENT:
             return None
-        class_name = _RECURRENT[told.unit.class_name]
-        told.unit.name = snake_case(told.unit.class_name)
-        unit = Unit(class_name=class_name, edges=[Edge("cell", told.unit, "cell")], config=told.unit.config)
+        class_name = _RECURRENT[inner.unit.class_name]
+        inner.unit.name = snake_case(inner.unit.class_name)
+        unit = Unit(class_name=class_name, edges=[Edge("cell", inner.unit, "cell")], config=inner.unit.config)
         return _LayerFacts(unit, class_name, 2)
 
     def _both_ways(self, node: int) -> _LayerFacts | None:

@@ -72,7 +72,7 @@ def fitted_metrics(facts: KerasFacts) -> tuple[list[Placed], list[str]]:
 
 
 def _object(text: str | None) -> dict[str, Any]:
-    """Return a configuration; nothing where it cannot be read, which the weights do not depend on."""
+    """Return a configuration; nothing if it cannot be read, which the weights do not depend on."""
     try:
         return parse_object(text) if text is not None else {}
     except ValueError:
@@ -81,8 +81,8 @@ def _object(text: str | None) -> dict[str, Any]:
 
 def _losses(model: dict[str, Any], loss: Any) -> int:
     """Return how many means of losses there are: of several outputs each that has a loss has one, too."""
-    told = model.get("config")
-    outputs = told.get("output_layers") if isinstance(told, dict) else None
+    config = model.get("config")
+    outputs = config.get("output_layers") if isinstance(config, dict) else None
     several = len(outputs) if isinstance(outputs, (list, dict)) else 1
     if several < 2 or (isinstance(outputs, list) and isinstance(outputs[0], str)):
         return 1

@@ -71,7 +71,7 @@ def layers_of(text: str | None) -> tuple[tuple[Layer, ...], str | None]:
 
 
 def model_of(text: str) -> Layer:
-    """Return the model that a configuration describes; ValueError where it is none."""
+    """Return the model that a configuration describes; ValueError if it is none."""
     return _layer(parse_object(text), 0)
 
 
@@ -124,7 +124,7 @@ _LIBRARIES = ("keras", "tf_keras", "tensorflow")
 """Where Keras' own classes are."""
 
 
-def version_told(config: str | None, version: str | None) -> str | None:
+def version_of_config(config: str | None, version: str | None) -> str | None:
     """Return the version of Keras for a model, as far as its configuration shows it."""
     if config is None:
         return version
@@ -157,7 +157,7 @@ _MODULES_OF_KERAS_2 = {
 
 
 def config_in_archive(config: str) -> str | None:
-    """Return the configuration of a model of Keras 2 as `.keras` archives have it; None where it has no form.
+    """Return the configuration of a model of Keras 2 as `.keras` archives have it; None if it has no form.
 
     The model alone says its module: of layers without one, Keras reads class and settings.
     """
@@ -180,13 +180,13 @@ def training_in_h5(config: str | None, major: str) -> str | None:
     optimizer = compiled.get("optimizer") if isinstance(compiled, dict) else None
     if not isinstance(compiled, dict) or not isinstance(optimizer, dict):
         return None
-    told = {key: compiled.get(key) for key in ("loss", "metrics", "weighted_metrics", "loss_weights")}
+    training = {key: compiled.get(key) for key in ("loss", "metrics", "weighted_metrics", "loss_weights")}
     name, settings = optimizer.get("class_name"), optimizer.get("config")
     is_legacy = isinstance(settings, dict) and settings.get("is_legacy_optimizer")
     if major == "2" and optimizer.get("module") == "keras.optimizers" and not is_legacy:
         name = f"Custom>{name}"
-    told["optimizer_config"] = {"class_name": name, "config": settings}
-    return json.dumps(_by_class(told) if major == "2" else told)
+    training["optimizer_config"] = {"class_name": name, "config": settings}
+    return json.dumps(_by_class(training) if major == "2" else training)
 
 
 def _by_class(value: Any) -> Any:

@@ -30,7 +30,7 @@ _LIST, _TRAINED, _COPIES = "variables", "trainable_variables", "_all_variables"
 
 
 def _listed(source: FormatReader, graph: ObjectGraph, name: str) -> list[str]:
-    """Return the keys of the variables in a list of the root, in order; none where there is no such list."""
+    """Return the keys of the variables in a list of the root, in order; none if there is no such list."""
     edges = dict(graph.children(ROOT))
     if name not in edges:
         return []
@@ -73,7 +73,7 @@ def exported_layers(source: FormatReader) -> list[tuple[str, list[tuple[str, str
 def variable_copies(source: FormatReader) -> dict[str, str]:
     """Return, for each second copy of a variable in an export of Keras 3, the key of the first one.
 
-    Values are compared.  Raises CorruptCheckpointError where a copy has other values.
+    Values are compared.  Raises CorruptCheckpointError if a copy has other values.
     """
     graph = source.object_graph if source.format.has_object_graph else None
     if graph is None:
@@ -103,7 +103,7 @@ def _is_same(source: FormatReader, key: str, copy: str) -> bool:
 
 
 def fill_from_lists(model: Unit, source: FormatReader, graph: ObjectGraph) -> bool:
-    """Give every variable of the model its key in an export of Keras 3; False where it is no such export.
+    """Give every variable of the model its key in an export of Keras 3; False if it is no such export.
 
     Full names tell which variable is which; where they do not, the order does, as long as the last
     components of the names agree.  Raises ModelError where variables and configuration do not fit.

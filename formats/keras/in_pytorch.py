@@ -256,7 +256,7 @@ def _of_shared_axes(unit: Unit, spec: TensorSpec | None) -> tuple[str, str]:
 
 
 def _variable(unit: Unit, path: str) -> Variable | None:
-    """Return a variable of a layer by its name, or a part's and its own; None where there is none."""
+    """Return a variable of a layer by its name, or a part's and its own; None if there is none."""
     part, _, name = path.rpartition("/")
     if part:
         parts = (target for edge, target in unit.parts() if part in (edge.name, target.name))
@@ -264,24 +264,24 @@ def _variable(unit: Unit, path: str) -> Variable | None:
     return next((variable for variable in unit.variables() if variable.name == name), None)
 
 
-def filled_in(steps: str, told: Mapping[str, Any]) -> str:
-    """Return operations with the numbers of a layer's configuration in them; KeyError where it has none."""
+def filled_in(steps: str, config: Mapping[str, Any]) -> str:
+    """Return operations with the numbers of a layer's configuration in them; KeyError if it has none."""
     words: dict[str, str] = {}
     for word in ("depth_multiplier", "kernel_size"):
         if f"{{{word}}}" in steps:
-            words[word] = _number(told, word)
+            words[word] = _number(config, word)
     if "{shared}" in steps:
         words["shared"] = ""
     if "{heads" in steps:
-        heads, size = int(_number(told, "num_heads")), int(_number(told, "key_dim"))
+        heads, size = int(_number(config, "num_heads")), int(_number(config, "key_dim"))
         words |= {"heads": str(heads), "size": str(size), "heads*size": str(heads * size)}
     for word, number in words.items():
         steps = steps.replace(f"{{{word}}}", number)
     return steps
 
 
-def _number(told: Mapping[str, Any], word: str) -> str:
-    value = told.get(word)
+def _number(config: Mapping[str, Any], word: str) -> str:
+    value = config.get(word)
     numbers = list(value) if isinstance(value, list | tuple) else [value]
     if not numbers or any(type(number) is not int or number < 1 for number in numbers):
         raise KeyError(word)
@@ -359,9 +359,9 @@ def _all_layers(unit: Unit) -> Iterator[Unit]:
 
 
 def _remarks(unit: Unit) -> Iterator[str]:
-    told, name = unit.config, unit.class_name
+    config, name = unit.config, unit.class_name
     if name in _NORMALIZING:
-        epsilon = told.get("epsilon", 1e-3)
+        epsilon = config.get("epsilon", 1e-3)
         if epsilon != _TORCH_EPSILON:
             yield (
                 f"epsilon is {epsilon}, but PyTorch's default is "
@@ -369,25 +369,26 @@ def _remarks(unit: Unit) -> Iterator[str]:
             )
     yield from _axes(unit)
     yield from _padding(unit)
-    if name == "Masking" or told.get("mask_zero"):
+    if name == "Masking" or config.get("mask_zero"):
         yield "masks time steps; PyTorch has no masking, so later layers use all steps"
-    if name in _RECURRENT and told.get("activation", "tanh") != "tanh":
-        yield f"activation is {told.get('activation')!r}; PyTorch's {name} uses tanh"
-    if name in ("LSTM", "GRU") and told.get("recurrent_activation", "sigmoid") != "sigmoid":
-        yield f"recurrent activation is {told.get('recurrent_activation')!r}; PyTorch's {name} uses sigmoid"
-    if name in _RECURRENT and told.get("go_backwards") and not unit.name.startswith("backward_"):
+    if name in _RECURRENT and config.get("activation", "tanh") != "tanh":
+        yield f"activation is {config.get('activation')!r}; PyTorch's {name} uses tanh"
+    if name in ("LSTM", "GRU") and config.get("recurrent_activation", "sigmoid") != "sigmoid":
+        yield f"recurrent activation is {config.get('recurrent_activation')!r}; PyTorch's {name} uses sigmoid"
+    if name in _RECURRENT and config.get("go_backwards") and not unit.name.startswith("backward_"):
         yield "runs backwards; reverse the input before the layer"
-    if name == "Bidirectional" and told.get("merge_mode", "concat") != "concat":
-        yield f"merges by {told.get('merge_mode')!r}; PyTorch concatenates"
+    if name == "Bidirectional" and config.get("merge_mode", "concat") != "concat":
+        yield f"merges by {config.get('merge_mode')!r}; PyTorch concatenates"
 
 
 def _axes(unit: Unit) -> Iterator[str]:
-    told, name = unit.config, unit.class_name
+    config, name = unit.config, unit.class_name
     if name == "LayerNormalization" and not _normalizes_last(unit):
-        yield f"normalizes axis {told.get('axis')}; PyTorch normalizes the last axes, so move it there first"
-    if name == "PReLU" and told.get("shared_axes"):
+        axis = config.get("axis")
+        yield f"normalizes axis {axis}; PyTorch normalizes the last axes, so move it there first"
+    if name == "PReLU" and config.get("shared_axes"):
         yield "PyTorch's PReLU expects the channels in axis 1; move them there before the layer"
-    if name == "Flatten" and told.get("data_format") != "channels_first":
+    if name == "Flatten" and config.get("data_format") != "channels_first":
         yield "this layer expects the channels last; in PyTorch, call x.permute(0, 2, 3, 1) before it"
 
 
@@ -419,12 +420,12 @@ def _normalizes_last(unit: Unit) -> bool:
 
 
 def _padding(unit: Unit) -> Iterator[str]:
-    told, name = unit.config, unit.class_name
-    if told.get("padding") == "causal":
+    config, name = unit.config, unit.class_name
+    if config.get("padding") == "causal":
         yield 'padding "causal" pads only at the start; pad before the layer, and use padding=0'
-    if told.get("padding") != "same":
+    if config.get("padding") != "same":
         return
-    is_uneven = _pads_unevenly(told)
+    is_uneven = _pads_unevenly(config)
     if name.startswith("AveragePooling"):
         yield 'padding "same" is left out of the average; use count_include_pad=False' + (
             _AND_DIVIDE if is_uneven else ""
@@ -442,11 +443,11 @@ _UNEVEN = {
 _AND_DIVIDE = "; for uneven padding, pad with zeros, then divide by the average of an equally padded mask"
 
 
-def _pads_unevenly(told: Mapping[str, Any]) -> bool:
+def _pads_unevenly(config: Mapping[str, Any]) -> bool:
     """Whether a layer may pad one side more: with strides, which depends on the input, or an even window."""
-    window = told.get("kernel_size", told.get("pool_size", 1))
+    window = config.get("kernel_size", config.get("pool_size", 1))
     sizes = window if isinstance(window, list | tuple) else [window]
-    strides = told.get("strides") or (window if "pool_size" in told else 1)
+    strides = config.get("strides") or (window if "pool_size" in config else 1)
     steps = strides if isinstance(strides, list | tuple) else [strides]
     numbers = [number for number in (*sizes, *steps) if isinstance(number, int)]
     return any(step != 1 for step in steps) or any(number % 2 == 0 for number in numbers[: len(sizes)])

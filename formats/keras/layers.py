@@ -36,7 +36,7 @@ class LayerOptions(Protocol):
 
 
 class WeightRow(NamedTuple):
-    """A weight of a layer; `shape` is None where it follows from more than numbers of the configuration.
+    """A weight of a layer; `shape` is None if it follows from more than numbers of the configuration.
 
     If there is such a weight, all options in `when` are on, those behind a `!` are off, and those with a
     `=` have that value.
@@ -57,8 +57,8 @@ class WeightRow(NamedTuple):
         """Its edges in the object graph of Keras 2."""
         return (self.name, self.also) if self.also else (self.name,)
 
-    def is_there(self, told: LayerOptions) -> bool:
-        return all(_is_on(option, told) for option in self.when.split())
+    def is_there(self, option_of: LayerOptions) -> bool:
+        return all(_is_on(option, option_of) for option in self.when.split())
 
     def option(self, what: str) -> str:
         """Return the option that says its `initializer`, `regularizer` or `constraint`."""
@@ -120,24 +120,24 @@ class LayerRow(NamedTuple):
 
     input_dtype: str = "float32"
 
-    def weights_of(self, told: LayerOptions, free: Mapping[str, Any] | None = None) -> list[Weight]:
+    def weights_of(self, option_of: LayerOptions, free: Mapping[str, Any] | None = None) -> list[Weight]:
         """Return the weights of a layer in Keras' order with their shapes; `free` gives numbers for words.
 
         Raises KeyError, with its name, for an option that does not tell.
         """
-        option = self.otherwise(told)
+        option = self.otherwise(option_of)
         if option is not None:
             raise KeyError(option)
-        axis = told("axis", -1)
+        axis = option_of("axis", -1)
         if self.one_axis and isinstance(axis, list) and len(axis) != 1:
             raise KeyError("axis")
-        there = [weight for weight in self.weights if weight.is_there(told)]
-        return [(weight, _pattern(weight.shape, told, free or {})) for weight in there]
+        there = [weight for weight in self.weights if weight.is_there(option_of)]
+        return [(weight, _pattern(weight.shape, option_of, free or {})) for weight in there]
 
-    def otherwise(self, told: LayerOptions) -> str | None:
+    def otherwise(self, option_of: LayerOptions) -> str | None:
         """Return the option that gives a layer other weights than these, or None."""
         for option in (*self.unless, *_UNLESS):
-            if told(option) is not None and told(option) is not False:
+            if option_of(option) is not None and option_of(option) is not False:
                 return option
         return None
 
@@ -158,46 +158,46 @@ _OFF_UNLESS_SAID = ("reset_after", "use_scale")
 _KERAS_1 = {"use_bias": "bias"}
 
 
-def _is_on(option: str, told: LayerOptions) -> bool:
+def _is_on(option: str, option_of: LayerOptions) -> bool:
     name, _, value = option.removeprefix("!").partition("=")
     if value:
-        return bool(told(name) == value)
-    is_on = bool(told(name, told(_KERAS_1.get(name, name), name not in _OFF_UNLESS_SAID)))
+        return bool(option_of(name) == value)
+    is_on = bool(option_of(name, option_of(_KERAS_1.get(name, name), name not in _OFF_UNLESS_SAID)))
     return is_on is not option.startswith("!")
 
 
-def _pattern(words: str | None, told: LayerOptions, free: Mapping[str, Any]) -> Pattern | None:
+def _pattern(words: str | None, option_of: LayerOptions, free: Mapping[str, Any]) -> Pattern | None:
     if words is None:
         return None
     out: list[int | str] = []
     for word in words.split():
         if word.endswith("..."):
-            out += _sizes(word.removesuffix("..."), told)
+            out += _sizes(word.removesuffix("..."), option_of)
         elif word == "AXES":
-            axis = told("axis", -1)
+            axis = option_of("axis", -1)
             names = [f"{word} {at}" for at in range(len(axis) if isinstance(axis, list) else 1)]
             out += free.get(word, names)
         else:
-            factors = [_factor(factor, told, free) for factor in word.split("*")]
+            factors = [_factor(factor, option_of, free) for factor in word.split("*")]
             numbers = [factor for factor in factors if factor is not None]
             out.append(math.prod(numbers) if len(numbers) == len(factors) else word)
     return tuple(out)
 
 
-def _factor(word: str, told: LayerOptions, free: Mapping[str, Any]) -> int | None:
+def _factor(word: str, option_of: LayerOptions, free: Mapping[str, Any]) -> int | None:
     """Return the number that a word stands for; None for a free one."""
     if word.isdigit():
         return int(word)
     if word.isupper():
         return free.get(word)
-    value = told(word)
+    value = option_of(word)
     if type(value) is not int or value < 0:
         raise KeyError(word)
     return value
 
 
-def _sizes(option: str, told: LayerOptions) -> list[int]:
-    value = told(option)
+def _sizes(option: str, option_of: LayerOptions) -> list[int]:
+    value = option_of(option)
     if not isinstance(value, list | tuple) or any(type(size) is not int for size in value):
         raise KeyError(option)
     return list(value)

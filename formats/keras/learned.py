@@ -45,7 +45,7 @@ def learned_in(config: str | None) -> list[Learned]:
 
 
 def differing(own: list[Learned], other: list[Learned]) -> Learned | None:
-    """Return what one model has learned and another has not, or not the same; None where it has all.
+    """Return what one model has learned and another has not, or not the same; None if it has all.
 
     Layers are paired by name, and the others by order: Keras numbers the names within a process.
     """

@@ -30,7 +30,7 @@ UNNAMED = "Variable"
 
 
 def fill(model: Unit, source: FormatReader) -> None:
-    """Give every variable of the model its key in `source`; ModelError where they do not fit."""
+    """Give every variable of the model its key in `source`; ModelError if they do not fit."""
     _FILLERS.get(source.format.name, _fill_by_names)(model, source)
     _check_shapes(model, source)
 

@@ -81,11 +81,11 @@ class MemberMerge:
         ways: _MergeSteps = {(0,) * len(streams): _MergeStep(1)}
         history = []
         for node in self._ordered:
-            said = _class_told(node.name, labels) if by_name else None
+            named_class = _class_in_name(node.name, labels) if by_name else None
             following: _MergeSteps = {}
             for counts, way in ways.items():
                 for at in self._next(node, counts):
-                    if said is None or streams[at].label == said:
+                    if named_class is None or streams[at].label == named_class:
                         after = (*counts[:at], counts[at] + 1, *counts[at + 1 :])
                         known = following[after].number if after in following else 0
                         following[after] = _MergeStep(min(known + way.number, 2), counts, at)
@@ -185,7 +185,7 @@ def _come_otherwise(one: StoredObject, other: StoredObject) -> bool:
     return bool(base) and base == other_base and int(number) > int(other_number)
 
 
-def _class_told(name: str, labels: set[str]) -> str | None:
+def _class_in_name(name: str, labels: set[str]) -> str | None:
     """Return the class that Keras named a layer after: `dense_3` is a `dense` if there are some."""
     if name in labels:
         return name
@@ -200,7 +200,7 @@ def _check_numbers(chosen: list[tuple[StoredObject, StoredObject]], labels: set[
     """
     last: dict[str, int] = {}
     for node, other in chosen:
-        base = _class_told(node.name, labels)
+        base = _class_in_name(node.name, labels)
         if base is None or base != other.label or other.path.split("/")[-2:-1] == ["layers"]:
             continue
         number = int(node.name[len(base) + 1 :] or 0)

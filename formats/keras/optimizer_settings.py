@@ -30,10 +30,10 @@ Told = tuple[str | None, dict[str, Any]]
 """The class of an optimizer and its settings, as far as a training configuration has them."""
 
 
-def unwrapped(told: Told) -> Told:
+def unwrapped(configured: Told) -> Told:
     """Return class and settings of the optimizer in a LossScaleOptimizer, and of any other itself."""
-    inner = told[1].get("inner_optimizer") if told[0] in LOSS_SCALING else None
-    return _class_and_settings(inner) if isinstance(inner, dict) else told
+    inner = configured[1].get("inner_optimizer") if configured[0] in LOSS_SCALING else None
+    return _class_and_settings(inner) if isinstance(inner, dict) else configured
 
 
 def optimizer_settings(source: FormatReader, beside: KerasFacts | None = None) -> Told:
@@ -75,9 +75,9 @@ def rates_in(names: Sequence[str], settings: Mapping[str, Any]) -> dict[str, flo
     }
 
 
-def scale_in(told: Told) -> dict[str, float]:
+def scale_in(configured: Told) -> dict[str, float]:
     """Return the loss scale that a LossScaleOptimizer starts with; nothing for one that never changes it."""
-    name, settings = told
+    name, settings = configured
     if name not in LOSS_SCALING or settings.get("dynamic", True) is not True:
         return {}
     scale = rates_in(("initial_scale",), settings)
@@ -118,7 +118,7 @@ class Wanted(NamedTuple):
         }
 
 
-def generation_told(facts: KerasFacts) -> str | None:
+def generation_of_config(facts: KerasFacts) -> str | None:
     """Return the generation of the optimizer in a training configuration, if it has one."""
     _, settings = unwrapped(settings_in(facts))
     if facts.major == "3":
@@ -129,12 +129,12 @@ def generation_told(facts: KerasFacts) -> str | None:
 
 def wanted_by(facts: KerasFacts) -> Wanted | None:
     """Return the optimizer that a training configuration creates, or None without one."""
-    told = settings_in(facts)
-    called, settings = unwrapped(told)
+    configured = settings_in(facts)
+    called, settings = unwrapped(configured)
     if called is None:
         return None
     row = named(called)
     made = frozenset(slot.made_by for slot in (row.slots if row else ()) if settings.get(slot.made_by))
     is_scheduled = isinstance(settings.get(LEARNING_RATE), dict)
     is_half = "mixed_float16" in (facts.config or "")
-    return Wanted(called, row, made, is_scheduled, told[0] in LOSS_SCALING, is_half)
+    return Wanted(called, row, made, is_scheduled, configured[0] in LOSS_SCALING, is_half)

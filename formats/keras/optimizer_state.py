@@ -22,25 +22,25 @@ if TYPE_CHECKING:
 
 
 def stored_state(
-    source: FormatReader, beside: KerasFacts | None = None, said: str | None = None
+    source: FormatReader, beside: KerasFacts | None = None, optimizer_name: str | None = None
 ) -> TrainingState | None:
-    """Return the state that a checkpoint has of its optimizer; None where it has none that is known here.
+    """Return the state of a checkpoint's optimizer, or None if it has none that ckpt knows.
 
-    `beside` are the facts of a configuration, and one of training, given with the checkpoint. `said` is the
-    class of the optimizer if the checkpoint lacks it; for a LossScaleOptimizer it is that of the inner
+    `beside` are the facts of a configuration file that was given with the checkpoint. `optimizer_name` is the
+    class of the optimizer if the checkpoint does not name it; for a LossScaleOptimizer, that of the inner
     optimizer. The model determines the owners of listed slots (`slot_owners`).
     """
     read = _READERS.get(source.format.name)
     outer = optimizer_settings(source, beside)
-    told = unwrapped(outer)
-    found = read(source, told) if read is not None else None
+    configured = unwrapped(outer)
+    found = read(source, configured) if read is not None else None
     if found is None:
         return None
-    called, settings = told[0] or "", told[1]
+    called, settings = configured[0] or "", configured[1]
     known, beside_it = named(found.called), named(called)
     is_another = known is not None and beside_it is not None and known is not beside_it
     found = found._replace(
-        called=found.called or called or said or "",
+        called=found.called or called or optimizer_name or "",
         settings={} if is_another else settings,
         scaled=found.scaled or optimizer_settings(source)[0] in LOSS_SCALING,
         values={**scale_in(outer), **found.values},

@@ -79,7 +79,7 @@ class SlotKind(NamedTuple):
         names = {TF1: self.tf1, LEGACY: self.legacy, KERAS2: self.list2, KERAS3: self.list3}
         return {**names, PYTORCH: self.pytorch, OPTAX: self.optax}[generation]
 
-    def spoken(self, generation: str) -> str:
+    def common_name(self, generation: str) -> str:
         """Return what a generation of Keras calls it in full names, and people do: `m`, `momentum`."""
         names = {LEGACY: self.legacy, KERAS2: self.keras2, KERAS3: self.keras3}
         return names[generation] or self.name(generation).strip("_")

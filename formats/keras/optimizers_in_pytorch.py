@@ -107,7 +107,7 @@ def group_of(optimizer: str, settings: Mapping[str, Any]) -> dict[str, Any]:
 def optimizer_of_group(group: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
     """Return the optimizer in Keras whose group this is, and its settings, as Keras calls them.
 
-    ValueError where it is none of `GROUPS`, or has on what Keras' has not.
+    ValueError if it is none of `GROUPS`, or has on what Keras' has not.
     """
     lacks = []
     for name, known in GROUPS.items():
@@ -115,9 +115,10 @@ def optimizer_of_group(group: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
             isinstance(each, Setting) for key in known.keys() - group.keys() for each in _each(known[key])
         ):
             continue
-        told = [*known, *(group.keys() - known.keys() - _OF_GROUPS)]
+        all_keys = [*known, *(group.keys() - known.keys() - _OF_GROUPS)]
         odd = next(
-            (key for key in told if key not in _NO_MATTER and not _fits(known.get(key), group.get(key))), None
+            (key for key in all_keys if key not in _NO_MATTER and not _fits(known.get(key), group.get(key))),
+            None,
         )
         if odd is None:
             return name, _settings_in(group, known)
@@ -125,18 +126,18 @@ def optimizer_of_group(group: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
     raise ValueError(lacks[0] if lacks else f"a group that is none of {', '.join(GROUPS)}")
 
 
-def _fits(known: Any, said: Any) -> bool:
+def _fits(known: Any, given: Any) -> bool:
     """Whether what a group says is a setting of Keras', or what Keras' optimizer does anyway."""
     if type(known) is tuple:
-        return type(said) in (tuple, list) and len(said) == len(known)
-    return isinstance(known, Setting) or bool(said) == bool(known)
+        return type(given) in (tuple, list) and len(given) == len(known)
+    return isinstance(known, Setting) or bool(given) == bool(known)
 
 
 def _settings_in(group: Mapping[str, Any], known: Mapping[str, Any]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for key in known.keys() & group.keys():
-        names, said = _each(known[key]), group[key]
-        values = said if type(known[key]) is tuple else (said,)
+        names, given = _each(known[key]), group[key]
+        values = given if type(known[key]) is tuple else (given,)
         found |= {
             each.name: value for each, value in zip(names, values, strict=True) if isinstance(each, Setting)
         }
@@ -144,7 +145,7 @@ def _settings_in(group: Mapping[str, Any], known: Mapping[str, Any]) -> dict[str
 
 
 def lack_of(optimizer: str, settings: Mapping[str, Any]) -> str | None:
-    """Return a setting that is on, and that PyTorch's optimizer does not have; None where there is none."""
+    """Return a setting that is on, and that PyTorch's optimizer does not have; None if there is none."""
     known = settings_of(optimizer) | _OF_NO_EFFECT
     return next((name for name, value in settings.items() if name not in known and value), None)
 

@@ -32,7 +32,7 @@ Held = Mapping[tuple[int, str], str]
 """The key of the slot of each variable, by the variable's identity and the slot's meaning."""
 
 
-def held_slots(state: TrainingState, model: Unit, shapes: Mapping[str, tuple[int, ...]]) -> Held:
+def owned_slots(state: TrainingState, model: Unit, shapes: Mapping[str, tuple[int, ...]]) -> Held:
     """Return the slots of a model's variables, or none if the owners are unknown.
 
     `shapes` are those of all tensors: what does not fit is of another model, and stays unknown.
@@ -49,7 +49,7 @@ def held_slots(state: TrainingState, model: Unit, shapes: Mapping[str, tuple[int
     return {(id(variable), meaning): key for key, (variable, meaning) in pairs}
 
 
-def is_told(state: TrainingState, held: Held) -> bool:
+def are_owners_known(state: TrainingState, held: Held) -> bool:
     """Whether the owners are known; for gradient descent, which may have no slots, they are."""
     row = state.row
     return bool(held) or (not state.ordered and row is not None and all(one.made_by for one in row.slots))
@@ -63,8 +63,8 @@ def idle_slots(state: TrainingState, held: Held) -> set[str]:
 
 def owned(state: TrainingState, model: Unit, shapes: Mapping[str, tuple[int, ...]]) -> TrainingState:
     """Return an optimizer with the slots of a model's variables, as an object graph would tell them."""
-    held = held_slots(state, model, shapes)
-    if not is_told(state, held) or state.row is None:
+    held = owned_slots(state, model, shapes)
+    if not are_owners_known(state, held) or state.row is None:
         return state._replace(known=(), slots={}, unowned=state.ordered)
     keys = {id(variable): variable.key or "" for variable in model.all_variables()}
     names = {meaning: name for name, meaning in state.row.meanings(state.generation).items()}

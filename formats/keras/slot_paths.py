@@ -9,7 +9,7 @@ from .facts import keras_facts
 from .match import fill
 from .model import ModelError, from_config
 from .optimizer_state import stored_state
-from .slot_owners import held_slots
+from .slot_owners import owned_slots
 from .variable_layout import give_names
 
 if TYPE_CHECKING:
@@ -32,9 +32,9 @@ def slot_paths(source: FormatReader) -> dict[str, str]:
     except (ModelError, CheckpointError):
         return {}  # names are optional here; code that needs the model gets the error
     give_names(model)
-    held = held_slots(state, model, {key: spec.shape for key, spec in source.specs.items()})
+    held = owned_slots(state, model, {key: spec.shape for key, spec in source.specs.items()})
     keys = {id(variable): variable.key for variable in model.all_variables()}
     return {
-        key: f"{keys[owner]} ({row.slot(meaning).spoken(state.generation)} of optimizer)"
+        key: f"{keys[owner]} ({row.slot(meaning).common_name(state.generation)} of optimizer)"
         for (owner, meaning), key in held.items()
     }

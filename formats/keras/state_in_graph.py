@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from .model import Edge, Unit, legacy_order, trained_order
-from .optimizer_settings import generation_told
+from .optimizer_settings import generation_of_config
 from .optimizers import KERAS2, KERAS3, LEGACY, PYTORCH, TF1
 from .state_list import OPTIMIZER, WRAPPER, NoPlaceError, cased
 from .training_state import GOOD_STEPS, ITERATIONS, LEARNING_RATE, LOSS_SCALE, training_states
@@ -33,7 +33,7 @@ _WRAPPER_EDGES = ("_iterations", "_learning_rate", "step_counter", "dynamic_scal
 
 
 def read(source: FormatReader, _: Told) -> TrainingState | None:
-    """Return the state of the model's optimizer; None where there is none."""
+    """Return the state of the model's optimizer; None if there is none."""
     graph = source.object_graph
     if graph is None:
         return None
@@ -51,8 +51,8 @@ def read(source: FormatReader, _: Told) -> TrainingState | None:
     wrapper = {}
     if "inner_optimizer" in outer:
         keys = {at: key for key, (at, _, _) in graph.tensors(source.specs).items()}
-        told = zip(_WRAPPER_EDGES, WRAPPER, strict=True)
-        wrapper = {what: keys[outer[edge]] for edge, what in told if outer.get(edge) in keys}
+        edges_of_wrapper = zip(_WRAPPER_EDGES, WRAPPER, strict=True)
+        wrapper = {what: keys[outer[edge]] for edge, what in edges_of_wrapper if outer.get(edge) in keys}
     scaled = "inner_optimizer" in outer or "loss_scale" in outer
     state = state._replace(scaled=scaled, wrapper=wrapper, names=source.full_names)
     iteration, edges = state.number(ITERATIONS), dict(graph.children(inner))
@@ -67,12 +67,12 @@ def read(source: FormatReader, _: Told) -> TrainingState | None:
     return state._replace(called=cased(name))
 
 
-def of_one_class(state: TrainingState, *told: Row | None) -> TrainingState:
+def of_one_class(state: TrainingState, *rows_of_class: Row | None) -> TrainingState:
     """Return a graph's optimizer as one of those that its slots allow, by the known facts about its class.
 
     TensorFlow 1's, to which a count was added, has legacy Keras' slots under other names.
     """
-    rows = [row for one in told for row in state.known if row is one] or list(state.known)
+    rows = [row for one in rows_of_class for row in state.known if row is one] or list(state.known)
     # Ambiguous classes, such as SGD and Lion of Keras 2.11, list the same slots.
     if len({tuple(map(len, row.order)) for row in rows}) != 1:
         return state._replace(known=(), generation=LEGACY if state.generation == TF1 else state.generation)
@@ -93,7 +93,7 @@ def write(state: StateList, facts: KerasFacts) -> tuple[Unit, list[SlotOf]]:
     `facts` tell for which of its generations, where the state is none of Keras'.
     """
     mine = state.state
-    if LEGACY in (mine.generation, generation_told(facts) if mine.generation == PYTORCH else None):
+    if LEGACY in (mine.generation, generation_of_config(facts) if mine.generation == PYTORCH else None):
         return _legacy(state)
     node = _node(state, KERAS2)
     node.edges += _loss_scale(state)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from .facts import keras_facts
-from .optimizer_settings import generation_told, rates_in
+from .optimizer_settings import generation_of_config, rates_in
 from .optimizers import KERAS2, KERAS3, LEGACY
 from .state_list import WRAPPER, cased, from_list, with_product, wrapper_of
 from .training_state import ITERATIONS, LEARNING_RATE, LEGACY_RATES, MOMENTUM_PRODUCT
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from .training_state import TrainingState
 
 
-def read(source: FormatReader, told: Told) -> TrainingState | None:
+def read(source: FormatReader, configured: Told) -> TrainingState | None:
     """Return the state in a file, whose slots have no owners yet, or None if it has none."""
     group = keras_facts(source.facts).optimizer
     if group is None or not group.weights:
@@ -34,7 +34,7 @@ def read(source: FormatReader, told: Told) -> TrainingState | None:
     wrapper: dict[str, str] = {}
     if len(keys) > 4 and [names[key].rpartition("/")[2] for key in keys[:4]] == list(WRAPPER.values()):
         wrapper, keys = wrapper_of(keys[:4]), keys[4:]
-    first, (called, settings) = names[keys[0]], told
+    first, (called, settings) = names[keys[0]], configured
     if first == "iteration":
         name = called or (names[keys[1]].partition("/")[0] if len(keys) > 1 else "")
         return from_list(KERAS2, name, {ITERATIONS: keys[0]}, keys)._replace(
@@ -64,4 +64,4 @@ def write(state: StateList, facts: KerasFacts) -> list[tuple[Variable, str]]:
     if facts.major == "3":
         return [*state.wrapped(), *state.listed(KERAS3)]
     is_legacy = state.state.generation == LEGACY
-    return state.listed(generation_told(facts) or (LEGACY if is_legacy else KERAS2))
+    return state.listed(generation_of_config(facts) or (LEGACY if is_legacy else KERAS2))

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _OUTER, _INNER = "optimizer/vars", "optimizer/inner_optimizer/vars"
 
 
-def read(source: FormatReader, told: Told) -> TrainingState | None:
+def read(source: FormatReader, configured: Told) -> TrainingState | None:
     """Return the state in a file, whose slots have no owners yet, or None if it has none."""
     reader: Any = source
     inner, outer = reader.variables(_INNER), reader.variables(_OUTER)
@@ -47,9 +47,9 @@ def read(source: FormatReader, told: Told) -> TrainingState | None:
     generation = KERAS3
     if name is None or len(keys) < 2 or source.specs[keys[1]].shape:
         # For Keras 2, or for Keras 3 with a schedule, which is not a variable.
-        values = rates_in((LEARNING_RATE,), told[1])
+        values = rates_in((LEARNING_RATE,), configured[1])
         # This program names the optimizer of Keras 2, too, whose configuration then has no schedule.
-        may_be_scheduled = not told[1] or isinstance(told[1].get(LEARNING_RATE), dict)
+        may_be_scheduled = not configured[1] or isinstance(configured[1].get(LEARNING_RATE), dict)
         is_keras_3 = keras_facts(source.facts).major == "3" and may_be_scheduled
         generation = KERAS3 if is_keras_3 else KERAS2
     else:

@@ -22,7 +22,7 @@ from .config import snake_case
 from .match import UNNAMED
 from .model import Variable, legacy_order, trained_order
 from .optimizers import BY_NAME, KERAS2, KERAS3, LEGACY, TITLES, named, state_of
-from .slot_owners import held_slots, idle_slots, is_told
+from .slot_owners import are_owners_known, idle_slots, owned_slots
 from .training_state import (
     GOOD_STEPS,
     ITERATIONS,
@@ -116,8 +116,8 @@ class StateList:
         self.state = state
         self.model = model
         self.wanted = wanted
-        held = held_slots(state, model, shapes)
-        self.is_told = is_told(state, held)
+        held = owned_slots(state, model, shapes)
+        self.are_owners_known = are_owners_known(state, held)
         self.idle = idle_slots(state, held)
         names = {key: state.names.get(key, "") for key in state.ordered}
         self.slots = {
@@ -161,7 +161,7 @@ class StateList:
     def listed(self, generation: str) -> list[tuple[Variable, str]]:
         """Return the list that a generation has, each with its full name.
 
-        Raises NoPlaceError where that is not known.
+        Raises NoPlaceError if that is not known.
         """
         mine, wanted = self.state, self.wanted
         rate = self.rates.get(LEARNING_RATE)
@@ -205,7 +205,7 @@ class StateList:
             raise NoPlaceError(message)
 
     def _check(self, wanted: Wanted, generation: str, held: Held) -> None:
-        """Raise NoPlaceError where the configuration's optimizer would take these slots for others."""
+        """Raise NoPlaceError if the configuration's optimizer would take these slots for others."""
         row, other, called = self.state.row, wanted.row, wanted.called
         mine = row or named(self.state.called)
         of_one_class = snake_case(self.state.called) == snake_case(called)
@@ -213,7 +213,7 @@ class StateList:
             raise NoPlaceError(f"the configuration's optimizer is {called}")
         if row is None and other is not None:
             raise NoPlaceError(f"these are not the slots of the configuration's {called}")
-        if row is None or not self.is_told:
+        if row is None or not self.are_owners_known:
             return
         have = {meaning for _, meaning in held if self._is_kept(row, meaning, generation)}
         want = wanted.meanings(generation)
@@ -226,7 +226,7 @@ class StateList:
         """Return the slots of a generation in its order, each with its full name."""
         mine = self.state
         row = mine.row
-        if row is None or not self.is_told:
+        if row is None or not self.are_owners_known:
             if generation != mine.generation:
                 raise NoPlaceError(self.unknown)
             prefix = self._prefix(generation)
@@ -259,7 +259,7 @@ class StateList:
     def filled(self, generation: str) -> Held:
         """Return the slots, with zeros for those that another generation makes without need."""
         mine = self.state
-        if mine.row is None or not self.is_told or generation == mine.generation:
+        if mine.row is None or not self.are_owners_known or generation == mine.generation:
             return self.held
         have = {meaning for _, meaning in self.held}
         added = {

@@ -39,13 +39,17 @@ class StepCount(NamedTuple):
     """A number of steps: its evidence, the key that holds it if any, and its possible error."""
 
     taken: int
-    told_by: str
+    counted_from: str
     key: str | None = None
     error: int = 0
 
     def sentence(self, name: str) -> str:
         """Say what a count is set to, and why."""
-        why = f"computed from {self.told_by}" if self.told_by else "because SRC stores none and needs none"
+        why = (
+            f"computed from {self.counted_from}"
+            if self.counted_from
+            else "because SRC stores none and needs none"
+        )
         return f"{name} is set to {self.taken}, {why}"
 
 
@@ -67,21 +71,22 @@ def stored_rate(source: FormatReader, state: TrainingState) -> float | None:
 
 
 def steps_taken(
-    source: FormatReader, state: TrainingState, *, alone: bool, asked: int | None = None
+    source: FormatReader, state: TrainingState, *, alone: bool, requested: int | None = None
 ) -> StepCount | None:
     """Return how many steps an optimizer has taken, or None if unknown.
 
     `alone` says that the checkpoint has no other optimizer, so that the global step counts
     the steps of this one.  Raises ConversionError for numbers that contradict each other.
     """
-    if asked is not None:
-        return StepCount(asked, "--iterations")
+    if requested is not None:
+        return StepCount(requested, "--iterations")
     found = list(_told(source, state, alone=alone))
     for other in found[1:]:
         first = found[0]
         if abs(other.taken - first.taken) > first.error + other.error:
             message = (
-                f"{first.told_by} says {first.taken} steps, but {other.told_by} says {other.taken}, "
+                f"{first.counted_from} says {first.taken} steps, "
+                f"but {other.counted_from} says {other.taken}, "
                 f"so the step count of {state.title} is ambiguous"
             )
             hints = ("pass the step count with --iterations N",)
@@ -109,10 +114,10 @@ def _told(source: FormatReader, state: TrainingState, *, alone: bool) -> Iterato
         yield from _counted(source, GLOBAL_STEP, GLOBAL_STEP)
 
 
-def _counted(source: FormatReader, key: str, told_by: str) -> Iterator[StepCount]:
+def _counted(source: FormatReader, key: str, counted_from: str) -> Iterator[StepCount]:
     """Yield the content of a counter; a number below 0 only shares its name."""
     if is_count(source, key) and (taken := int(source[key].read())) >= 0:
-        yield StepCount(taken, told_by, key)
+        yield StepCount(taken, counted_from, key)
 
 
 def is_count(reader: FormatReader, key: str) -> bool:
@@ -142,7 +147,7 @@ def _of_power(
     exact = math.log(power) / math.log(base) - 1
     count = round(exact)
     error = (count + 2) * _ROUNDING / -math.log(base)
-    told_by = f"{key}{'' if given else f' (with {base_name} {usual})'}"
+    counted_from = f"{key}{'' if given else f' (with {base_name} {usual})'}"
     if count < 0 or abs(exact - count) > max(error, 0.01):
         message = (
             f"{key} is {power:.8g}, which is not a power of {base_name} "
@@ -150,4 +155,4 @@ def _of_power(
         )
         hints = ("pass the step count with --iterations N",)
         raise ConversionError(message, path=source.location.path, key=key, hints=hints)
-    yield StepCount(count, told_by, error=math.ceil(error) if error > 0.5 else 0)
+    yield StepCount(count, counted_from, error=math.ceil(error) if error > 0.5 else 0)

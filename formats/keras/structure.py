@@ -269,8 +269,8 @@ class _GraphTree:
             listed = dict(self._graph.children(edges["_operations"]))
             numbers = {int(name): child for name, child in listed.items() if name.isdigit()}
         else:
-            told = [(_LAYER_EDGE.fullmatch(name), child) for name, child in edges.items()]
-            weighted = [one for one in told if one[0] is not None and one[0][1]] or told
+            numbered = [(_LAYER_EDGE.fullmatch(name), child) for name, child in edges.items()]
+            weighted = [one for one in numbered if one[0] is not None and one[0][1]] or numbered
             numbers = {int(found["number"]): child for found, child in weighted if found is not None}
         nodes = [numbers[number] for number in sorted(numbers)]
         return [
@@ -328,10 +328,10 @@ def _of_paths(reader: FormatReader) -> ObjectTree:
 
 def _label(node: StoredObject) -> None:
     """Set the class of each child that is a member of a container, and sort them."""
-    told = {name: _COUNTED.fullmatch(name) for name in node.children}
+    counted_names = {name: _COUNTED.fullmatch(name) for name in node.children}
     counted = {
         name: (found["base"], int(found["number"]))
-        if (found := told[name]) is not None and found["base"] in node.children
+        if (found := counted_names[name]) is not None and found["base"] in node.children
         else (name, 0)
         for name in node.children
     }

@@ -28,7 +28,7 @@ ONE_OR_MORE = "C>1"
 
 
 def check_variables(rows: Iterable[LayoutRow], shapes: Mapping[str, Shape]) -> None:
-    """Raise ModelError where a variable would be a tensor that PyTorch's module cannot have.
+    """Raise ModelError if a variable would be a tensor that PyTorch's module cannot have.
 
     `shapes` are those of variables by their names in the model; missing ones are skipped.
     """
@@ -54,7 +54,7 @@ def check_variables(rows: Iterable[LayoutRow], shapes: Mapping[str, Shape]) -> N
 
 
 def check_tensors(rows: Iterable[LayoutRow], shapes: Mapping[str, Shape]) -> None:
-    """Raise ModelError where a tensor has a shape that PyTorch's module cannot have.
+    """Raise ModelError if a tensor has a shape that PyTorch's module cannot have.
 
     `shapes` are those of tensors by their names in PyTorch; missing ones are skipped.
     """
@@ -67,10 +67,10 @@ def _of(row: LayoutRow) -> str:
 
 
 def _takes(row: LayoutRow) -> str:
-    untold = ""
+    unknown_rank = ""
     if row.takes == ONE_OR_MORE:
-        untold = " (the input rank is unknown; build_config has it since Keras 2.12)"
-    return f"PyTorch takes [{', '.join(row.takes.split())}] for {row.new!r}{untold}"
+        unknown_rank = " (the input rank is unknown; build_config has it since Keras 2.12)"
+    return f"PyTorch takes [{', '.join(row.takes.split())}] for {row.new!r}{unknown_rank}"
 
 
 def _unfit(found: Iterable[tuple[LayoutRow, Shape]]) -> Iterable[tuple[LayoutRow, Shape, str]]:

@@ -203,7 +203,7 @@ class TrainingState(NamedTuple):
         if self.generation not in (KERAS2, KERAS3):
             return name
         kinds = (slot for row in self.known or OPTIMIZERS for slot in row.slots)
-        names = {slot.spoken(self.generation) for slot in kinds if slot.name(self.generation) == name}
+        names = {slot.common_name(self.generation) for slot in kinds if slot.name(self.generation) == name}
         return names.pop() if len(names) == 1 else name.strip("_")
 
     @property
@@ -326,10 +326,10 @@ class _StateGraph:
         Of Adam `_momentums` are `m/<variable>`, of RMSprop `momentum/<variable>`.
         """
         names = {slot.list2: slot.keras2 for slot in row.slots}
-        said = (
+        named_parts = (
             (names[name], self.full_names.get(key, "").split("/")[:2]) for (_, name), key in slots.items()
         )
-        return all(name in parts for name, parts in said if len(parts) > 1)
+        return all(name in parts for name, parts in named_parts if len(parts) > 1)
 
     def _numbers(self, edges: Mapping[str, int]) -> dict[str, tuple[str, ...]]:
         """Return the keys of an optimizer's variables that are not slots, by meaning."""
@@ -384,13 +384,15 @@ class _StateGraph:
         of objects, and Keras': the order of a program's own `Variable`s is arbitrary.
         """
         prefixes = {slot.keras2 for row in OPTIMIZERS for slot in row.slots if slot.list2 == name}
-        said: defaultdict[tuple[str, tuple[int, ...]], list[int]] = defaultdict(list)
+        by_name_and_shape: defaultdict[tuple[str, tuple[int, ...]], list[int]] = defaultdict(list)
         for member in members:
             rests = _rests(self.full_names.get(self.keys[member], ""), prefixes)
             shape = self._shape(member)
-            said[next((rest for rest in rests if (rest, shape) in self.named), ""), shape].append(member)
+            by_name_and_shape[
+                next((rest for rest in rests if (rest, shape) in self.named), ""), shape
+            ].append(member)
         owners: dict[int, int] = {}
-        for (full_name, shape), same in said.items():
+        for (full_name, shape), same in by_name_and_shape.items():
             found = self.named.get((full_name, shape), [])
             if len(found) != len(same) or (len(found) > 1 and not self._is_ordered(full_name, found)):
                 return []

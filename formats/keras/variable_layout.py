@@ -132,7 +132,7 @@ def h5_layout(model: Unit, suffix: str) -> tuple[list[Placed], list[WeightGroup]
     weights: list[Weight] = []
     for layer in model.layers:
         held = legacy_order(layer)
-        _tell_apart(held)
+        _number_duplicates(held)
         variables += held
         names = [variable.full_name + suffix for variable in held]
         weights += [Weight(layer.name, name, f"{layer.name}/{name}") for name in names]
@@ -144,7 +144,7 @@ def h5_layout(model: Unit, suffix: str) -> tuple[list[Placed], list[WeightGroup]
     return list(zip(variables, keys, strict=True)), layers
 
 
-def _tell_apart(variables: list[Variable]) -> None:
+def _number_duplicates(variables: list[Variable]) -> None:
     """Give numbers to names that come twice in a layer: each is a dataset's path there."""
     seen: dict[str, int] = {}
     for variable in variables:

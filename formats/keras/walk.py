@@ -300,12 +300,12 @@ def _unique(mine: list[StoredVariable], theirs: list[StoredVariable], tell: obje
     """Return the pairs of variables for which `tell` returns the same, each unique."""
     assert callable(tell)
     sides = [[(tell(leaf), leaf) for leaf in leaves] for leaves in (mine, theirs)]
-    counts = [Counter(said for said, _ in side) for side in sides]
-    found = {said: leaf for said, leaf in sides[1] if said is not None and counts[1][said] == 1}
+    counts = [Counter(label for label, _ in side) for side in sides]
+    found = {label: leaf for label, leaf in sides[1] if label is not None and counts[1][label] == 1}
     return [
-        (leaf, found[said])
-        for said, leaf in sides[0]
-        if said in found and counts[0][said] == 1 and kind_of(leaf) == kind_of(found[said])
+        (leaf, found[label])
+        for label, leaf in sides[0]
+        if label in found and counts[0][label] == 1 and kind_of(leaf) == kind_of(found[label])
     ]
 
 

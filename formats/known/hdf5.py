@@ -60,8 +60,8 @@ class HDF5Facts(NamedTuple):
         return None
 
     def document(self) -> dict[str, Any]:
-        told = {"respelled": dict(self.respelled)} if self.respelled else {}
-        return {"producer": None, "version": None, "unlisted": list(self.unlisted), **told}
+        renamed_keys = {"respelled": dict(self.respelled)} if self.respelled else {}
+        return {"producer": None, "version": None, "unlisted": list(self.unlisted), **renamed_keys}
 
     def rekeyed(self, keys: Mapping[str, str]) -> HDF5Facts:
         """Return the facts for other keys; a changed key is no longer respelled."""

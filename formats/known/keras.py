@@ -164,18 +164,18 @@ class KerasReader(WeightsReader):
         from ..keras.variable_layout import groups_of  # not needed for a listing
 
         try:
-            said = parse_object(self._text(METADATA) or "{}")
+            stored_metadata = parse_object(self._text(METADATA) or "{}")
         except ValueError as error:
             self.unread(Finding("error", "header", f"{METADATA}: {error}", file=self.location.head))
-            said = {}
+            stored_metadata = {}
         layers = [
             WeightGroup(layer.name, tuple((key, "") for key in self._keys_below(group)), layer.class_name)
             for layer, group in groups_of(self._layers[0], "layers", self.object_names)
         ]
         return super().facts._replace(
             listed=IN_ARCHIVE,
-            version=said.get("keras_version"),
-            date_saved=said.get("date_saved"),
+            version=stored_metadata.get("keras_version"),
+            date_saved=stored_metadata.get("date_saved"),
             config=self._config,
             layers=tuple(layers),
             assets=tuple(name for name in self._archive.names if name.startswith(ASSETS)),

@@ -97,7 +97,7 @@ def _is_count(value: Any) -> bool:
 
 
 def _optional(item: dict[str, Any], name: str, kind: type) -> Any:
-    """Return a field that may be missing or null; ValueError where it is of another type."""
+    """Return a field that may be missing or null; ValueError if it is of another type."""
     value = item.get(name)
     if value is not None and (type(value) is not kind or (kind is int and not _is_count(value))):
         raise ValueError(f"{name} is {_beginning(value)!r}; expected {kind.__name__}")

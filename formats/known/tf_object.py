@@ -38,7 +38,7 @@ class ObjectReader(BundleReader):
         return FORMAT
 
     def load_object_graph(self) -> ObjectGraph:
-        """Return the object graph; CheckpointError where it cannot be read or decoded."""
+        """Return the object graph; CheckpointError if it cannot be read or decoded."""
         from ..model.object_graph import ObjectGraph  # not needed for a listing of keys
 
         if GRAPH_KEY not in self.specs:
@@ -62,7 +62,7 @@ class ObjectReader(BundleReader):
 
     @cached_property
     def object_graph(self) -> ObjectGraph | None:  # type: ignore[override]
-        """The object graph; None where it is damaged, which `findings` then say."""
+        """The object graph; None if it is damaged, which `findings` then say."""
         try:
             return self.load_object_graph()
         except CheckpointError as error:

@@ -67,7 +67,7 @@ class _Shard:
         self._cached: tuple[int, dict[bytes, bytes]] = (-1, {})
 
     def meta(self) -> list[SavedSliceMeta]:
-        """Return what the shard says of its tensors; CorruptCheckpointError where it does not."""
+        """Return what the shard says of its tensors; CorruptCheckpointError if it does not."""
         value = self.get(b"")
         try:
             meta = SavedTensorSlices.decode(value).meta if value is not None else None
@@ -166,7 +166,7 @@ class V1Tensor(LazyTensor):
         return self.piece_values(piece)[index]
 
     def piece_values(self, piece: _Piece) -> np.ndarray[Any, Any]:
-        """Return one stored slice; CorruptCheckpointError where it is missing or malformed."""
+        """Return one stored slice; CorruptCheckpointError if it is missing or malformed."""
         key = slice_key(key_bytes(self.spec.key), piece.extents)
         handle = piece.shard.handle(key)
         offset = handle.offset if handle else None

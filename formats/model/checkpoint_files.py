@@ -15,9 +15,9 @@ from ..store.siblings import (
     SHARD,
     TORCH_SHARD,
     V1_SHARD,
-    files_beside,
     gguf_parts,
     hub_shard,
+    matching_files,
 )
 from .weight_map import INDEX
 
@@ -164,7 +164,7 @@ def is_dcp_metadata(head: bytes) -> bool:
 
 
 def dcp_metadata(directory: Location) -> Location | None:
-    """Return the metadata of a folder that is a distributed checkpoint; None where it is none."""
+    """Return the metadata of a folder that is a distributed checkpoint; None if it is none."""
     path = directory / DCP_METADATA
     if not path.is_file():
         return None
@@ -178,7 +178,7 @@ def bundle(prefix: Location) -> CheckpointLocation:
 
 def _beside(prefix: Location, pattern: re.Pattern[str], count: Callable[[], int | None]) -> list[Location]:
     try:
-        return files_beside(prefix, pattern, count)
+        return matching_files(prefix, pattern, count)
     except CheckpointError:
         return []
 
@@ -218,7 +218,7 @@ def v1_shards(path: Location) -> list[Location]:
     return [name for name in found if count is None or name.endswith(f"-of-{count}")]
 
 
-def beside_index(shard: Location) -> str:
+def index_of_shard_name(shard: Location) -> str:
     """Return the name of the index that a shard of Hugging Face's belongs to, whether it is there or not."""
     match = hub_shard(shard.name)
     assert match is not None
@@ -230,13 +230,13 @@ def index_of(shard: re.Match[str]) -> str:
     return shard["prefix"] + shard["suffix"] + INDEX
 
 
-def is_shard_beside_index(path: Location) -> bool:
+def has_index_file(path: Location) -> bool:
     """Whether a file is a shard of Hugging Face's whose index, which stands for it, is there."""
     match = hub_shard(path)
     return match is not None and path.of(index_of(match)).is_file()
 
 
-def shards_beside(path: Location) -> list[Location]:
+def shards_of_index(path: Location) -> list[Location]:
     """Return the shards next to one of Hugging Face's indexes, with any count in their names.
 
     If the store looks names up one by one, there are none: the index names its own.

@@ -78,7 +78,7 @@ def digests(
     exact: bool = False,
     of_index: bool = False,
 ) -> Generator[tuple[str, str | None]]:
-    """Yield the digests of tensors, in this order; None where an entry cannot be decoded.
+    """Yield the digests of tensors, in this order; None if an entry cannot be decoded.
 
     Values are checked as by `LazyTensor.read`. `exact` also computes digests that are stored; `of_index` uses
     the index alone, for data in other files. Raises ChecksumError, CorruptCheckpointError,
@@ -173,7 +173,7 @@ def digests_like(
 ) -> Generator[tuple[str, str]]:
     """Yield digests of tensors that can be compared with those that are listed, of the same algorithms.
 
-    Raises what `digests` does, and UnsupportedFeatureError where this checkpoint has no such digest.
+    Raises what `digests` does, and UnsupportedFeatureError if this checkpoint has no such digest.
     """
     words = {key: text.partition(":")[0] for key, text in listed.items()}
     for algorithm in ALGORITHMS:

@@ -154,7 +154,7 @@ _MOST_STEPS = 10
 
 
 def recognise(probe: Probe) -> Foreign | None:
-    """Return what a file of no format is; None where its content does not tell."""
+    """Return what a file of no format is; None if its content does not tell."""
     if probe.size == 0:
         return Foreign("the file is empty", "copy the file again; it was not completely saved or copied")
     for matches, foreign in _CONTENTS:
@@ -195,7 +195,7 @@ _LONGEST_POINTER = 1024
 
 
 def lfs_pointer(path: Location) -> Pointer | None:
-    """Return what a file says that Git LFS left; None where this is no such file."""
+    """Return what a file says that Git LFS left; None if this is no such file."""
     if not path.is_file():
         return None
     with path.open() as file:

@@ -83,7 +83,7 @@ def canonical_tensors(
     """Yield the tensors that count, in the order of their names; `advance` is called with the size of each in
     bytes.
 
-    Raises what `digests` does, and CheckpointError where the checkpoint changed meanwhile.
+    Raises what `digests` does, and CheckpointError if the checkpoint changed meanwhile.
     """
     check_complete(reader)
     names = canonical_names(reader)

@@ -107,7 +107,7 @@ class ObjectGraph:
 
     @classmethod
     def decode(cls, data: bytes) -> ObjectGraph:
-        """Return the graph in a serialized TrackableObjectGraph; ValueError where there is none."""
+        """Return the graph in a serialized TrackableObjectGraph; ValueError if there is none."""
         count = sum(number == 1 for number, *_ in iter_fields(data))
         if count > _FEW_NODES + len(data) // _LEAST_NODE:
             raise ValueError(

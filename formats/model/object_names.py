@@ -143,7 +143,7 @@ class ObjectNames:
         )
 
     @cached_property
-    def are_apart(self) -> bool:
+    def are_distinct(self) -> bool:
         """Whether no two keys say the same, as one with and one without its suffix do."""
         return len({object_name(key) for key in self._specs}) == len(self._specs)
 

@@ -40,7 +40,7 @@ def named_step(name: str) -> int | None:
 
 
 def _names(folder: Location) -> dict[str, str]:
-    """Return the kind of each name in a folder; none where it cannot be listed."""
+    """Return the kind of each name in a folder; none if it cannot be listed."""
     try:
         return dict(folder.listing())
     except CheckpointError:
@@ -48,7 +48,7 @@ def _names(folder: Location) -> dict[str, str]:
 
 
 def tree_head(folder: Location) -> Location | None:
-    """Return the file that makes a folder a tree; None where it is none."""
+    """Return the file that makes a folder a tree; None if it is none."""
     if folder.store.lists_first:
         names = _names(folder)
         if TREE in names:
@@ -77,7 +77,7 @@ def item_folders(step: Location) -> list[Location]:
 
 
 def orbax_location(folder: Location) -> CheckpointLocation | None:
-    """Return the checkpoint that a folder is: a tree, or a step; None where it is neither."""
+    """Return the checkpoint that a folder is: a tree, or a step; None if it is neither."""
     if not folder.store.lists_first:
         return None
     head = tree_head(folder)

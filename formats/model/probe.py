@@ -64,7 +64,7 @@ class Probe:
 
     @cached_property
     def table(self) -> Table | None:
-        """The open table; None where this is none, or its footer or index block is damaged."""
+        """The open table; None if this is none, or its footer or index block is damaged."""
         from ..wire.sstable import Table
 
         if not self.is_table:
@@ -142,15 +142,15 @@ class Probe:
 
     @property
     def zip(self) -> Archive | None:
-        """The open zip archive; None where this is none.
+        """The open zip archive; None if this is none.
 
-        Raises CorruptCheckpointError where it is one that cannot be opened.
+        Raises CorruptCheckpointError if it is one that cannot be opened.
         """
         return self.ask(zip_archive)
 
     @cached_property
     def json(self) -> dict[str, Any] | None:
-        """The file's JSON object; None where this is no such text."""
+        """The file's JSON object; None if this is no such text."""
         if self.is_table or not self.head.lstrip(_JSON_SPACE).startswith(b"{"):
             return None
         from ..wire.jsontext import parse_object
@@ -176,7 +176,7 @@ class Probe:
 
 
 def zip_archive(probe: Probe) -> Archive | None:
-    """Return the open zip archive of a probe, for `Probe.ask`; None where it is none."""
+    """Return the open zip archive of a probe, for `Probe.ask`; None if it is none."""
     if probe.is_table or not probe.head.startswith((ZIP, EMPTY_ZIP)):
         return None
     from ..store.archive.reader import Archive

@@ -157,12 +157,12 @@ class FormatReader(CheckpointReader):
     def read_unproved(self) -> str | None:
         """Read values from now on even where a checksum of all of them at once does not fit.
 
-        Returns what is wrong with it; None where it fits, or where there is none.
+        Returns what is wrong with it; None if it fits, or where there is none.
         """
         return None
 
     def owners_of(self, name: str) -> tuple[str, ...]:
-        """Return a hint that names the keys of a full name; none where no tensor has it."""
+        """Return a hint that names the keys of a full name; none if no tensor has it."""
         keys = [repr(key) for key, full_name in self.full_names.items() if full_name == name]
         return (f"name the key instead of the full name: {' or '.join(keys)}",) if keys else ()
 
@@ -203,7 +203,7 @@ class FormatReader(CheckpointReader):
         return any(now.get(path) != identity for path, identity in before.items())
 
     def check_unchanged(self) -> None:
-        """Raise a CheckpointError where it has changed: what was read may be of two checkpoints."""
+        """Raise a CheckpointError if it has changed: what was read may be of two checkpoints."""
         if self.has_changed():
             raise CheckpointError("this file changed while it was read", path=self.location.path)
 

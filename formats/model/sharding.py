@@ -27,7 +27,7 @@ from ..store.local.replacing import Exchange
 from ..store.local.staging import Staging, remove_files
 from ..store.remote.upload_journal import SentObject, UploadJournal
 from ..store.siblings import hub_shard
-from .checkpoint_files import CheckpointLocation, shards_beside
+from .checkpoint_files import CheckpointLocation, shards_of_index
 from .probe import Probe
 from .shards import ShardedReader
 from .weight_map import INDEX, WEIGHT_MAP, files_by_name, is_map, named_files
@@ -85,7 +85,7 @@ class ShardWriter(FormatWriter):
 
     @abstractmethod
     def _plan_file(self, target: WriteTarget, name: str, specs: Sequence[TensorSpec]) -> PlannedFile:
-        """Return how tensors make a file; ConversionError where they do not."""
+        """Return how tensors make a file; ConversionError if they do not."""
 
     @abstractmethod
     def _write_head(self, file: PlannedFile, staged: StagedFile | Upload) -> None:
@@ -105,7 +105,7 @@ class ShardWriter(FormatWriter):
     @classmethod
     def existing(cls, path: Location) -> list[Location]:
         index = cls._index_of(path)
-        return super().existing(path) if index is None else _there(index) + shards_beside(index)
+        return super().existing(path) if index is None else _there(index) + shards_of_index(index)
 
     def was_sent(self, key: str, extents: Extents | None = None) -> bool:  # noqa: ARG002  it has no slices
         if not isinstance(self.target.journal, UploadJournal):
@@ -153,11 +153,11 @@ class ShardWriter(FormatWriter):
         else:
             self.staging.move_in(_old_files(index))
 
-    def is_said_by(self, found: FormatReader) -> bool:
+    def is_described_by(self, found: FormatReader) -> bool:
         shards = found.shards() if isinstance(found, ShardedReader) else [found]
         cut = {frozenset(shard.specs) for shard in shards}
         is_cut = cut == {frozenset(spec.key for spec in file.specs) for file in self._files}
-        return super().is_said_by(found) and is_cut and (not self._has_index or self._is_index_there())
+        return super().is_described_by(found) and is_cut and (not self._has_index or self._is_index_there())
 
     def _is_index_there(self) -> bool:
         """Whether the existing index equals the planned one; its shards may have other names."""
@@ -190,7 +190,7 @@ class ShardWriter(FormatWriter):
         if index is None or (len(shards) == 1 and target.path != index):
             return target, [self._plan_file(target, target.path.name, target.specs)]
         # In a store shards have names of their own, so that the old ones stay as long as the old index does.
-        count = len(shards) if target.is_local else _unused(len(shards), shards_beside(index))
+        count = len(shards) if target.is_local else _unused(len(shards), shards_of_index(index))
         if isinstance(target.journal, UploadJournal):
             count = target.journal.counted(count)
         target = target._replace(path=index)
@@ -201,7 +201,7 @@ class ShardWriter(FormatWriter):
 
     @classmethod
     def _index_of(cls, path: Location) -> Location | None:
-        """Return the index of the sharded form of a target; None where its name leaves room for none."""
+        """Return the index of the sharded form of a target; None if its name leaves room for none."""
         if path.endswith(cls.suffix + INDEX):
             return path
         return path + INDEX if path.endswith(cls.suffix) else None
@@ -321,7 +321,7 @@ class _ShardExchange(Exchange):
 
     def _free_count(self) -> int:
         """Return a count of shards that no file here has in its name."""
-        return max(_counts([*shards_beside(self._sharded), *self._new])) + 1
+        return max(_counts([*shards_of_index(self._sharded), *self._new])) + 1
 
     def _surplus(self) -> list[str]:
         return [path for path in _old_files(self._sharded) if path not in (self._index, *self._new)]
@@ -334,7 +334,7 @@ def _there(index: Location) -> list[Location]:
 
 def _old_files(index: Location) -> list[Location]:
     """Return what is there of a checkpoint, sharded or not, in the order in which it is removed."""
-    return _there(index) + [path for path in shards_beside(index) if path.exists()]
+    return _there(index) + [path for path in shards_of_index(index) if path.exists()]
 
 
 def _counts(shards: Sequence[str]) -> set[int]:

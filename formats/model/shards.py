@@ -31,7 +31,7 @@ from ..errors import (
 from ..location import Location, looked_into
 from ..store.siblings import hub_shard
 from ..store.work.workers import SERIAL, Workers
-from .checkpoint_files import CheckpointLocation, beside_index, lone_shards, shards_beside
+from .checkpoint_files import CheckpointLocation, index_of_shard_name, lone_shards, shards_of_index
 from .foreign import Foreign, recognise
 from .probe import Probe
 from .reader import FormatReader
@@ -140,7 +140,7 @@ class ShardedReader(FormatReader):
 
     @abstractmethod
     def open_shard(self, probe: Probe, *, lenient: bool) -> FormatReader | None:
-        """Return a reader of a shard; None where the file is another format's."""
+        """Return a reader of a shard; None if the file is another format's."""
 
     @abstractmethod
     def index_size(self, shard: FormatReader) -> int:
@@ -237,7 +237,7 @@ class ShardedReader(FormatReader):
     def _surplus(self) -> Iterator[Finding]:
         """Yield shards next to the index that it does not name."""
         named = {*self._shards, *self._closed_to_us}
-        for path in shards_beside(self._path):
+        for path in shards_of_index(self._path):
             if path.name not in named:
                 yield Finding(
                     "warning",
@@ -258,7 +258,7 @@ def refuse_without_index(location: CheckpointLocation) -> None:
     if location.path == location.head or shard is None:
         return
     there, count = lone_shards(location.head, shard), int(shard["count"])
-    message = f"found {len(there)} of {count} shards, but not {beside_index(location.head)}"
+    message = f"found {len(there)} of {count} shards, but not {index_of_shard_name(location.head)}"
     hints = (
         "copy the index, which lists the tensors, from the source of the shards",
         f"to read one shard on its own: {command_line('ls', location.head)}",

@@ -49,7 +49,7 @@ class LazyTensor(ABC):
         """Return `read()[index]`, always as an array, checked as `read` is.
 
         `index` is integers, slices that go forward and `...`, as numpy takes them.  Raises
-        IndexError where it is another or does not fit the shape, and what `read` raises.
+        IndexError if it is another or does not fit the shape, and what `read` raises.
 
         A checksum covers the whole tensor, of a partitioned one each piece, so all of what
         it covers is read; no more than the part is held.  A format without checksums reads
@@ -129,9 +129,9 @@ class LazyTensor(ABC):
         return self.file_range()
 
     def known_digest(self, algorithm: str) -> str | None:  # noqa: ARG002  the same for every algorithm
-        """Return the digest of the values (`formats.model.digest`) where it is stored; None where it is not.
+        """Return the digest of the values (`formats.model.digest`) where it is stored; None if it is not.
 
-        Raises UnsupportedFeatureError where there are no values to compute it from, either.
+        Raises UnsupportedFeatureError if there are no values to compute it from, either.
         """
         return None
 

@@ -41,7 +41,7 @@ def is_map(document: dict[str, Any] | None) -> bool:
 
 
 def shard_suffix(document: dict[str, Any] | None, path: str) -> str | None:
-    """Return which suffix the shards of a weight map have; None where the file at `path` is no such map."""
+    """Return which suffix the shards of a weight map have; None if the file at `path` is no such map."""
     if document is None or not is_map(document):
         return None
     # A map that names nothing is what its own name says.
@@ -61,7 +61,7 @@ def _flat(values: Iterable[Any]) -> Iterable[Any]:
 def files_by_name(document: dict[str, Any], path: str) -> dict[str, tuple[str, ...]]:
     """Return the files in which a map at `path` says each name to be.
 
-    Raises CorruptCheckpointError where it names none, UnsupportedFeatureError where it leads elsewhere.
+    Raises CorruptCheckpointError if it names none, UnsupportedFeatureError if it leads elsewhere.
     """
     if not document[WEIGHT_MAP]:
         raise CorruptCheckpointError("weight_map is empty", path=path, code="header")
@@ -93,7 +93,7 @@ def files_by_name(document: dict[str, Any], path: str) -> dict[str, tuple[str, .
 def shard_path(path: Location, file: str) -> Location:
     """Return the location of a file that the map at `path` names.
 
-    Raises UnsupportedFeatureError where it is a link that leads to another folder.
+    Raises UnsupportedFeatureError if it is a link that leads to another folder.
     """
     folder = path.parent
     found = folder / file
@@ -121,7 +121,7 @@ def named_files(path: Location) -> list[Location]:
 
 
 def files_of_map(path: Location) -> list[Location]:
-    """Return what `named_files` does; none where it cannot be read."""
+    """Return what `named_files` does; none if it cannot be read."""
     try:
         return named_files(path)
     except (CheckpointError, ValueError):

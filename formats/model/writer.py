@@ -299,7 +299,7 @@ class FormatWriter(CheckpointWriter):
             self._write_in_turn(waiting, self._held.release(waiting))
 
     def _next_in_order(self) -> str | None:
-        """Return the key whose turn it is; None where there is no order, or nothing is left.
+        """Return the key whose turn it is; None if there is no order, or nothing is left.
 
         Searching `_unwritten`, whose first element is always next, would skip all earlier ones at each turn.
         """
@@ -339,7 +339,7 @@ class FormatWriter(CheckpointWriter):
         return False
 
     def place(self, key: str, extents: Extents | None = None) -> Placement | None:
-        """Return where the bytes of a tensor, or of a slice, go; None where they must be given to `write`.
+        """Return where the bytes of a tensor, or of a slice, go; None if they must be given to `write`.
 
         It takes the tensor's turn, as `write` does.  Fill the placement in any order, with
         fixed-width elements as `chunks` gives them, then call `filled`.
@@ -432,7 +432,7 @@ class FormatWriter(CheckpointWriter):
             probe.close()
             raise
 
-    def is_said_by(self, found: FormatReader) -> bool:
+    def is_described_by(self, found: FormatReader) -> bool:
         """Whether the existing checkpoint has the metadata and shards that this rehearsal would write.
 
         Compare tensors and the object graph with their sources first.  Raises CorruptCheckpointError.
@@ -441,7 +441,7 @@ class FormatWriter(CheckpointWriter):
 
     def _has_facts(self, found: Facts) -> bool:
         """Whether what a checkpoint says of itself is what this one would."""
-        return _said(found) == _said(self.target.facts)
+        return _known_facts(found) == _known_facts(self.target.facts)
 
     @property
     def is_readable(self) -> bool:
@@ -484,7 +484,7 @@ class FormatWriter(CheckpointWriter):
             self.staging.remove()
 
 
-def _said(facts: Facts) -> dict[str, Any]:
+def _known_facts(facts: Facts) -> dict[str, Any]:
     """Return the facts that are not empty."""
     return {name: value for name, value in facts.document().items() if value}
 

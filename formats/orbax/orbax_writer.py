@@ -158,8 +158,8 @@ class OrbaxWriter(FormatWriter):
     def _has_facts(self, found: Facts) -> bool:
         return has_facts(self.target, found)
 
-    def is_said_by(self, found: FormatReader) -> bool:
-        return super().is_said_by(found) and all(map(self._is_cut_alike, self.target.specs))
+    def is_described_by(self, found: FormatReader) -> bool:
+        return super().is_described_by(found) and all(map(self._is_cut_alike, self.target.specs))
 
     def _is_cut_alike(self, spec: TensorSpec) -> bool:
         """Whether the existing array has the chunks and the codec that this one would have."""

@@ -118,7 +118,7 @@ def _is_count(value: Any) -> bool:
 
 
 def _entry(key: str, value: Any) -> _Entry:
-    """Return an entry of the header; ValueError, saying why, where it is none."""
+    """Return an entry of the header; ValueError, saying why, if it is not one."""
     if not isinstance(value, dict) or set(value) != {"dtype", "shape", "data_offsets"}:
         raise ValueError("the entry must have only dtype, shape and data_offsets")
     code, shape, offsets = value["dtype"], value["shape"], value["data_offsets"]

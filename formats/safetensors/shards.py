@@ -36,5 +36,5 @@ class SafetensorsShards(ShardedReader):
     def facts(self) -> SafetensorsFacts:
         """The metadata on which all shards agree."""
         shards = [shard for shard in self.shards() if isinstance(shard, SafetensorsReader)]
-        said = [set(shard.strings.items()) for shard in shards]
-        return SafetensorsFacts(dict(sorted(set.intersection(*said))) if said else {})
+        string_sets = [set(shard.strings.items()) for shard in shards]
+        return SafetensorsFacts(dict(sorted(set.intersection(*string_sets))) if string_sets else {})

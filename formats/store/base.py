@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple, Self
 
 from ..errors import CheckpointError, CheckpointNotFoundError, CorruptCheckpointError, InaccessibleError
 from .work.counters import tally_of
-from .work.task_context import HAND, StaysHereError
+from .work.task_context import TASK_FILES, StaysHereError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable, Sequence
@@ -99,14 +99,14 @@ class File(ABC):
         """Return `size` bytes at `offset`, fewer where the file ends.  Raises CheckpointError."""
 
     def read_exactly(self, offset: int, size: int) -> bytes:
-        """Return `size` bytes at `offset`; CorruptCheckpointError where the file ends before."""
+        """Return `size` bytes at `offset`; CorruptCheckpointError if the file ends before."""
         data = self.read(offset, size)
         if len(data) != size:
             raise self._ends(offset, size, len(data))
         return data
 
     def read_into(self, offset: int, out: memoryview) -> None:
-        """Fill `out` with the bytes at `offset`; CorruptCheckpointError where the file ends before."""
+        """Fill `out` with the bytes at `offset`; CorruptCheckpointError if the file ends before."""
         out[:] = self.read_exactly(offset, len(out))
 
     def expect(self, offset: int, size: int) -> None:
@@ -169,7 +169,7 @@ def reopened(store: Store, path: str, where: str, identity: Identity) -> File:
     it.
     """
     key = (store.scheme, path, where, identity)
-    HAND.read.add(path)
+    TASK_FILES.read.add(path)
     with _lock:
         found = _open.get(key, (None, 0.0))[0]
         if found is None or found.closed:
@@ -263,7 +263,7 @@ class Store(ABC):
     def list(self, folder: str) -> Sequence[Listed]:
         """Return the names in a folder, sorted.
 
-        Raises CheckpointNotFoundError, InaccessibleError, UnlistedError where no folder is ever listed.
+        Raises CheckpointNotFoundError, InaccessibleError, UnlistedError if no folder is ever listed.
         """
 
     def stamp(self, folder: str) -> Hashable | None:  # noqa: ARG002  the same for every folder

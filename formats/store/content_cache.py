@@ -54,7 +54,7 @@ _kept = _KeptFiles()
 def whole(file: File) -> bytes:
     """Return all bytes of an open file, read at one stroke unless they are known.
 
-    Raises CorruptCheckpointError where the file ends before its size.
+    Raises CorruptCheckpointError if the file ends before its size.
     """
     key = file.path, file.version
     data = _kept.files.get(key)

@@ -80,7 +80,7 @@ def _ask(*words: str, git_dir: str | None = None) -> bytes | None:
 def split_revision(path: str) -> tuple[str, str]:
     """Return REV and PATH of `REV:PATH`, as git parts them: a colon in braces belongs to REV.
 
-    Both are empty where this is nothing of the kind.
+    Both are empty if this is nothing of the kind.
     """
     depth = 0
     for at, character in enumerate(path):
@@ -301,7 +301,7 @@ class GitStore(Store):
         return node
 
     def _target(self, folder: str, link: _TreeEntry) -> str | None:
-        """Return where in the tree a link leads; None where that is elsewhere."""
+        """Return where in the tree a link leads; None if that is elsewhere."""
         if link.size > _HELD:
             return None
         with GitFile(self, self.path(folder), link) as file:

@@ -167,7 +167,7 @@ def line_of(value: object) -> bytes:
 
 
 def value_of(line: bytes) -> Any:
-    """Return what a line says; None where it is not whole."""
+    """Return what a line says; None if it is not whole."""
     text = line[9:-1]
     if line[-1:] != b"\n" or line[:9] != b"%08x " % crc32c(text):
         return None
@@ -178,7 +178,7 @@ def value_of(line: bytes) -> Any:
 
 
 def header_of(line: bytes) -> dict[str, Any] | None:
-    """Return the first line of a journal; None where it is not whole, or of another version."""
+    """Return the first line of a journal; None if it is not whole, or of another version."""
     value = value_of(line)
     if not isinstance(value, dict) or value.get("journal") != _VERSION:
         return None
@@ -335,7 +335,7 @@ class Journal(ABC):
     def others(self) -> Iterator[tuple[Location, dict[str, Any]]]:
         """Yield other staging directories of this target, and their headers.
 
-        Raises CheckpointError where another process works in one, or in the own.
+        Raises CheckpointError if another process works in one, or in the own.
         """
         for path in self._staged():
             header = self._read(path).header if path != self.directory else None
@@ -391,18 +391,18 @@ class Journal(ABC):
 
     @abstractmethod
     def _acquire(self) -> None:
-        """Take the lock.  Raises CheckpointError where another process has it."""
+        """Take the lock.  Raises CheckpointError if another process has it."""
 
     @abstractmethod
     def _resume(self, found: JournalContent) -> None:
         """Remove everything that does not count, and rewrite the journal."""
 
     def claim(self, name: str, offset: int, size: int) -> Claim | None:  # noqa: ARG002  where ranges count
-        """Return what is claimed of a range of a staged file; None where nothing is."""
+        """Return what is claimed of a range of a staged file; None if nothing is."""
         return None
 
     def filled(self, name: str, offset: int, claim: Claim) -> None:  # noqa: B027  where ranges count
-        """Note that a range of a staged file is written.  Raises CheckpointError where that cannot be."""
+        """Note that a range of a staged file is written.  Raises CheckpointError if that cannot be."""
 
     @abstractmethod
     def keeps(self) -> bool:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Sequence
 
     from .base import Identity
-    from .remote.objects import Block, Over
+    from .remote.objects import Block, Precondition
 
 
 _versions = itertools.count()
@@ -139,11 +139,15 @@ class MemoryStore(ObjectStore):
         e_tag = md5_of([md5(block) for block in blocks])
         self._blobs[path] = _Blob(b"".join(blocks), modified, self._version, e_tag)
 
-    def put(self, path: str, data: Block, over: Over = WHATEVER, modified: float = 0.0) -> Entry:
+    def put(
+        self, path: str, data: Block, precondition: Precondition = WHATEVER, modified: float = 0.0
+    ) -> Entry:
         """Write a file."""
         self.before("put", path)
-        found = self.asked(path)
-        if not over.whatever and (found and found.identity) != (over.entry and over.entry.identity):
+        found = self.current(path)
+        if not precondition.whatever and (found and found.identity) != (
+            precondition.entry and precondition.entry.identity
+        ):
             raise CheckpointExistsError("another program created this path in the meantime", path=path)
         self.keep(path, [bytes(data)], modified)
         return self._blobs[path].entry
@@ -151,7 +155,7 @@ class MemoryStore(ObjectStore):
     def stream(self, path: str, block: int, at_once: int) -> Stream:  # noqa: ARG002  memory is one
         return _MemoryStream(self, path, block)
 
-    def asked(self, path: str) -> Entry | None:
+    def current(self, path: str) -> Entry | None:
         blob = self._blobs.get(path)
         return None if blob is None else blob.entry
 

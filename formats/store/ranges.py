@@ -16,7 +16,7 @@ from ..core.chunks import PIECE, view_of
 from ..core.slicing import allocate
 from ..errors import ChecksumError
 from ..wire.crc32c import extend, mask
-from .work.task_context import HAND, StaysHereError
+from .work.task_context import TASK_FILES, StaysHereError
 from .work.workers import TASK_BYTES
 
 if TYPE_CHECKING:
@@ -54,11 +54,11 @@ class FileRange(NamedTuple):
         """The same without checksums: they were compared already."""
         return self._replace(crc32c=None, crc32=None)
 
-    def sum(self, size: int = 0, told: int = 0) -> Sum:
-        """Return the checksum of its first `size` bytes, where that is `told`, in the kind that is stored."""
-        return Sum(told, size) if self.crc32 is None else Sum(0, size, told)
+    def sum(self, size: int = 0, stored: int = 0) -> Sum:
+        """Return the checksum of its first `size` bytes, of the stored kind, if that is `stored`."""
+        return Sum(stored, size) if self.crc32 is None else Sum(0, size, stored)
 
-    def told(self, found: Sum) -> int:
+    def stored_checksum(self, found: Sum) -> int:
         """Return the checksum that is of the stored kind."""
         return found.crc if self.crc32 is None else found.crc32 or 0
 
@@ -69,7 +69,7 @@ class FileRange(NamedTuple):
         """
         out = buffer[: end - begin]
         assert len(out) == end - begin, "the buffer is too small"
-        if not HAND.has_travelled:
+        if not TASK_FILES.has_travelled:
             self.file.expect(self.offset, self.size)
         self.file.read_into(self.offset + begin, out.data)
         return out
@@ -79,7 +79,7 @@ class FileRange(NamedTuple):
 
         The next task of this process uses what is fetched beyond that; other processes do not.
         """
-        if HAND.has_travelled:
+        if TASK_FILES.has_travelled:
             self.file.expect(self.offset + begin, end - begin)
 
     def array(self, spec: TensorSpec) -> np.ndarray[Any, Any]:
@@ -166,11 +166,11 @@ class DecodedRange(NamedTuple):
     def unchecked(self) -> Self:
         return self
 
-    def sum(self, size: int = 0, told: int = 0) -> Sum:
-        """Return the checksum of the first `size` bytes, where that is `told`."""
-        return Sum(told, size)
+    def sum(self, size: int = 0, stored: int = 0) -> Sum:
+        """Return the checksum of the first `size` bytes, where that is `stored`."""
+        return Sum(stored, size)
 
-    def told(self, found: Sum) -> int:
+    def stored_checksum(self, found: Sum) -> int:
         return found.crc
 
     def check(self, found: Sum) -> None:

@@ -69,7 +69,7 @@ _MOST_KEPT = 16
 
 
 def hub_shard(path: str) -> re.Match[str] | None:
-    """Return what the name of a shard of Hugging Face's says; None where it is no such name."""
+    """Return what the name of a shard of Hugging Face's says; None if it is no such name."""
     return next(filter(None, (pattern.fullmatch(path) for pattern in _HUB_PATTERNS)), None)
 
 
@@ -95,7 +95,7 @@ def is_shard_of(path: str, target: str) -> bool:
 
 
 def count_in(path: str) -> int | None:
-    """Return the count of shards that a shard's name says; None where it is none's."""
+    """Return the count of shards that a shard's name says; None if it is none's."""
     shard = SHARD.fullmatch(path) or hub_shard(path)
     return int(shard["count"]) if shard is not None else None
 
@@ -116,7 +116,7 @@ class _Taken(NamedTuple):
 _taken: dict[str, _Taken] = {}
 
 
-def files_beside(
+def matching_files(
     prefix: Location, pattern: re.Pattern[str], count: Callable[[], int | None] = lambda: None
 ) -> list[Location]:
     """Return the files whose names match one of the patterns above with this very prefix, sorted.
@@ -126,15 +126,15 @@ def files_beside(
     """
     folder, base = prefix.split_name()
     if not prefix.store.lists_first:
-        return _asked_for(prefix, pattern, count())
+        return _probed(prefix, pattern, count())
     try:
         names = _names_in(folder).by_prefix[pattern].get(base, ())
     except UnlistedError:
-        return _asked_for(prefix, pattern, count())
+        return _probed(prefix, pattern, count())
     return [folder / name for name in names]
 
 
-def _asked_for(prefix: Location, pattern: re.Pattern[str], count: int | None) -> list[Location]:
+def _probed(prefix: Location, pattern: re.Pattern[str], count: int | None) -> list[Location]:
     if count is not None:
         paths = _shards(prefix, pattern, count) if count <= _MOST_ASKED_FOR else []
         there = run_each(Location.is_file, paths, _ASKED_AT_ONCE)
@@ -142,7 +142,7 @@ def _asked_for(prefix: Location, pattern: re.Pattern[str], count: int | None) ->
     counts = range(1, _MOST_GUESSED + 1)
     found = (guess for guess in counts if _shards(prefix, pattern, guess)[0].is_file())
     guess = next(found, None)
-    return [] if guess is None else _asked_for(prefix, pattern, guess)
+    return [] if guess is None else _probed(prefix, pattern, guess)
 
 
 def _shards(prefix: Location, pattern: re.Pattern[str], count: int) -> list[Location]:

@@ -74,10 +74,10 @@ class DcpReader(FormatReader):
         self._files: dict[str, File] = {}
         self._lock = Lock()
         self._lacks: dict[str, CheckpointError] = {}
-        told = self._decoded()
-        self._others = told.others
+        decoded = self._decoded()
+        self._others = decoded.others
         self._tensors = {
-            key_text(key.encode("utf-8", "surrogatepass")): each for key, each in told.tensors.items()
+            key_text(key.encode("utf-8", "surrogatepass")): each for key, each in decoded.tensors.items()
         }
         self._specs = {key: self._spec(key) for key in sorted(self._tensors, key=key_bytes)}
         flaw = expansion_flaw(sum(spec.nbytes or 0 for spec in self._specs.values()), self._stored())

@@ -92,10 +92,10 @@ def decode(data: bytes) -> Distributed:
     ways = _ways(fields["planner_data"])
     tensors: dict[str, Described] = {}
     others = []
-    for key, told in _texts(fields["state_dict_metadata"]).items():
-        if type(told) is not PickledObject or not told.name.endswith(".BytesStorageMetadata"):
-            tensors[key] = _described(key, told, places, ways.get(key) or tuple(key.split(".")))
-        elif told.fields is None or (type(told.fields) is Pairs and not told.fields.items):
+    for key, stored in _texts(fields["state_dict_metadata"]).items():
+        if type(stored) is not PickledObject or not stored.name.endswith(".BytesStorageMetadata"):
+            tensors[key] = _described(key, stored, places, ways.get(key) or tuple(key.split(".")))
+        elif stored.fields is None or (type(stored.fields) is Pairs and not stored.fields.items):
             others.append(key)
         else:
             raise ValueError(f"{key!r:.60} is listed as a non-tensor, but described as a tensor")
@@ -106,8 +106,8 @@ def _nothing_else(_: Any) -> Any:
     raise ValueError("it refers to a storage, but cannot have one")
 
 
-def _described(key: str, told: Any, places: _Places, way: tuple[str, ...]) -> Described:
-    fields = _fields(told, "TensorStorageMetadata")
+def _described(key: str, stored: Any, places: _Places, way: tuple[str, ...]) -> Described:
+    fields = _fields(stored, "TensorStorageMetadata")
     properties = _fields(fields["properties"], "TensorProperties")
     shape = counts(fields["size"], "size")
     chunks = fields["chunks"]
@@ -120,10 +120,10 @@ def _described(key: str, told: Any, places: _Places, way: tuple[str, ...]) -> De
     return Described(element_type(properties["dtype"]), shape, found, way)
 
 
-def _ways(told: Any) -> dict[str, tuple[str, ...]]:
+def _ways(stored: Any) -> dict[str, tuple[str, ...]]:
     """Return the path to each key, which determines its kind, without the plans of other programs."""
     found = {}
-    for key, way in _texts(told).items() if type(told) is Pairs else ():
+    for key, way in _texts(stored).items() if type(stored) is Pairs else ():
         if type(way) is not tuple or len(way) >= _MOST_PARTS:
             continue
         odd = next((part for part in way if type(part) not in (str, int)), None)
@@ -131,8 +131,8 @@ def _ways(told: Any) -> dict[str, tuple[str, ...]]:
             message = f"has a {type(odd).__name__} in its path; expected names and numbers"
             raise ValueError(f"{key!r:.60} {message}")
         if not _is_joined(key, way):
-            said = ".".join(str(part)[:60] for part in way)
-            raise ValueError(f"{key!r:.60} has a path that does not match: {said!r:.60}")
+            spelled = ".".join(str(part)[:60] for part in way)
+            raise ValueError(f"{key!r:.60} has a path that does not match: {spelled!r:.60}")
         found[key] = tuple(map(str, way))
     return found
 
@@ -146,8 +146,8 @@ def _is_joined(key: str, way: tuple[str | int, ...]) -> bool:
     return texts <= len(key) and ".".join(map(str, way)) == key
 
 
-def _chunk(key: str, told: Any, places: dict[Any, PickledObject]) -> ChunkPosition:
-    fields = _fields(told, "ChunkStorageMetadata")
+def _chunk(key: str, stored: Any, places: dict[Any, PickledObject]) -> ChunkPosition:
+    fields = _fields(stored, "ChunkStorageMetadata")
     offsets, sizes = counts(fields["offsets"], "offsets"), counts(fields["sizes"], "sizes")
     place = places.get(offsets)
     if place is None:
@@ -165,11 +165,11 @@ _Places = dict[str, dict[Any, PickledObject]]
 """The positions of chunks, by key and by their start in the tensor."""
 
 
-def _places(told: Any) -> _Places:
-    if type(told) is not Pairs:
+def _places(stored: Any) -> _Places:
+    if type(stored) is not Pairs:
         raise ValueError("the table of stored chunks is missing")
     found: _Places = {}
-    for index, place in told.items:
+    for index, place in stored.items:
         fields = _fields(index, "MetadataIndex")
         key, offset = fields["fqn"], fields.get("offset")
         if type(key) is not str:

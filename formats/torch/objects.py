@@ -134,7 +134,7 @@ class TensorPosition(NamedTuple):
 
 
 def storage_of(saved: Any) -> Storage:
-    """Return the storage of a persistent id; ValueError where it is none."""
+    """Return the storage of a persistent id; ValueError if it is none."""
     if type(saved) is not tuple or not 5 <= len(saved) <= 6 or saved[0] != "storage":
         if type(saved) is tuple and saved[:1] == ("module",):
             raise ValueError("it contains a module with its source, not only a state dict")

@@ -44,7 +44,7 @@ _NAMED = (
 class NamedOptimizer:
     """An optimizer whose groups have one class and one set of settings, and name their parameters.
 
-    Its properties raise ConversionError where that is not so.
+    Its properties raise ConversionError if that is not so.
     """
 
     def __init__(self, reader: FormatReader, optimizer: TorchOptimizer) -> None:
@@ -57,7 +57,7 @@ class NamedOptimizer:
         return f"the optimizer at {path!r}" if path else "the optimizer"
 
     @cached_property
-    def told(self) -> tuple[str, dict[str, Any]]:
+    def class_and_settings(self) -> tuple[str, dict[str, Any]]:
         """The class in Keras and the settings, which all groups have in common."""
         if not self._optimizer.groups:
             raise ConversionError(f"{self.title} has no parameter groups")
@@ -115,8 +115,8 @@ class NamedOptimizer:
             next((name for name in steps if steps[name] != steps[first]), None) if first is not None else None
         )
         if first is None or odd is not None:
-            told = f"{steps[odd]} for {odd!r}, {steps[first]} for {first!r}" if odd and first else "none"
-            raise ConversionError(f"{self.title} has different step counts: {told}")
+            differing = f"{steps[odd]} for {odd!r}, {steps[first]} for {first!r}" if odd and first else "none"
+            raise ConversionError(f"{self.title} has different step counts: {differing}")
         return steps[first]
 
     def _step(self, name: str, number: int) -> int:
@@ -136,7 +136,7 @@ class NamedOptimizer:
 
     def state(self, *, by_name: bool = False) -> TrainingState:
         """Return its state without the count of steps, by the names of the parameters, or by their keys."""
-        name, settings = self.told
+        name, settings = self.class_and_settings
         row = BY_NAME[name]
         keys = dict(zip(self.numbers, self.numbers, strict=True)) if by_name else self._parameters()
         slots: dict[tuple[str, str], str] = {}
@@ -153,9 +153,9 @@ class NamedOptimizer:
                     message = f"{self.title} has {kept!r:.60}, which is not a slot of {name}"
                     raise ConversionError(message, key=value.key)
         values = {LEARNING_RATE: settings[LEARNING_RATE]}
-        told = {ITERATIONS: tuple(steps)} if steps else {}
+        numbers = {ITERATIONS: tuple(steps)} if steps else {}
         path = self._optimizer.path
-        return TrainingState(PYTORCH, path, name, (row,), slots, told, values=values, settings=settings)
+        return TrainingState(PYTORCH, path, name, (row,), slots, numbers, values=values, settings=settings)
 
     def _parameters(self) -> dict[str, str]:
         """Return the key of each parameter by its name: of the one dictionary that has them all."""
@@ -174,7 +174,7 @@ class NamedOptimizer:
 
 
 def read(reader: FormatReader) -> TrainingState | None:
-    """Return the state of the optimizer in a PyTorch file; None where it has none."""
+    """Return the state of the optimizer in a PyTorch file; None if it has none."""
     facts = reader.facts
     if not isinstance(facts, TorchFacts) or facts.structure is None:
         return None

@@ -210,7 +210,7 @@ class ZipContainer(Container):
 
 
 def pickle_of(archive: Archive) -> str | None:
-    """Return the member that is the object of a PyTorch file; None where this is no such archive.
+    """Return the member that is the object of a PyTorch file; None if this is no such archive.
 
     All members are in one folder of any name. TorchScript has constants as well.
     """

@@ -71,7 +71,7 @@ class NestedStructure(NamedTuple):
     def arranged(self, keys: Collection[str]) -> Arranged:
         """Return the object for these tensors, the keys under which they are written.
 
-        ValueError where they have no place in it.
+        ValueError if they have no place in it.
         """
         kept = self._kept(keys)
         arranged = _Arranging(self.root, kept).arranged(keys)
@@ -165,7 +165,7 @@ class _Arranging:
         return TensorPosition(new)
 
     def _container(self, container: Any, prefix: str, new_prefix: str) -> Any:
-        """Return a container, read at `prefix`, now at `new_prefix`; None where it has lost all tensors."""
+        """Return a container, read at `prefix`, now at `new_prefix`; None if it has lost all tensors."""
         if type(container) is not Pairs:
             return self._sequence(container, prefix, new_prefix)
         listed = [*self._ways.entries(container)]
@@ -215,7 +215,7 @@ class _Arranging:
                 self._left_out.add(_shown(prefix, part))
 
     def _entry(self, value: Any, path: str, new_path: str) -> Any:
-        """Return what is written of an entry that leads to tensors; None where that is nothing."""
+        """Return what is written of an entry that leads to tensors; None if that is nothing."""
         if type(value) not in TENSORS:
             return self._container(value, path + "/", new_path + "/")
         return self._place(new_path) if self._kept.get(path) == new_path else None

@@ -31,7 +31,7 @@ _FIXED32 = struct.Struct("<I")
 def decode_varint(data: bytes | memoryview, position: int, end: int | None = None) -> tuple[int, int]:
     """Return the unsigned 64-bit varint at `position` and the position behind it.
 
-    Raises ValueError where it is longer than ten bytes or runs past `end`.
+    Raises ValueError if it is longer than ten bytes or runs past `end`.
     """
     if end is None:
         end = len(data)

@@ -16,7 +16,7 @@ _LARGEST_RATIO = 22
 
 
 def decompress(data: bytes, most: int | None = None) -> bytes:
-    """Return the content of a raw snappy block; ValueError where it is none, or longer than `most`."""
+    """Return the content of a raw snappy block; ValueError if it is none, or longer than `most`."""
     import cramjam
 
     length, _ = decode_varint(data, 0)

@@ -29,7 +29,7 @@ class FlatBuffer:
         self.size = size
 
     def number(self, code: str, at: int) -> Any:
-        """Return a number; ValueError where it is not in the file."""
+        """Return a number; ValueError if it is not in the file."""
         count = _SIZES[code]
         if not 0 <= at <= self.size - count:
             raise ValueError(f"byte {at} is past the end of the file ({self.size} bytes)")
@@ -47,7 +47,7 @@ class FlatBuffer:
         return found
 
     def field(self, table: int, number: int) -> int | None:
-        """Return where a field of a table is; None where it is absent."""
+        """Return where a field of a table is; None if it is absent."""
         vtable = table - int(self.number("i", table))
         size = int(self.number("H", vtable))
         place = 4 + 2 * number
@@ -62,12 +62,12 @@ class FlatBuffer:
         return default if at is None else self.number(code, at)
 
     def table(self, table: int, number: int) -> int | None:
-        """Return where the table in a field is; None where it is absent."""
+        """Return where the table in a field is; None if it is absent."""
         at = self.field(table, number)
         return None if at is None else self.target(at)
 
     def vector(self, table: int, number: int, itemsize: int) -> tuple[int, int] | None:
-        """Return where a vector's elements begin, and how many there are; None where it is absent."""
+        """Return where a vector's elements begin, and how many there are; None if it is absent."""
         at = self.field(table, number)
         if at is None:
             return None
@@ -81,7 +81,7 @@ class FlatBuffer:
         return begin + 4, count
 
     def numbers(self, table: int, number: int, code: str) -> tuple[Any, ...]:
-        """Return the numbers of a vector; none where it is absent."""
+        """Return the numbers of a vector; none if it is absent."""
         found = self.vector(table, number, _SIZES[code])
         if found is None or not found[1]:
             return ()
@@ -103,7 +103,7 @@ class FlatBuffer:
         return places
 
     def text(self, table: int, number: int, longest: int) -> str:
-        """Return a string, bytes that are not UTF-8 as lone surrogates; empty where it is absent."""
+        """Return a string, bytes that are not UTF-8 as lone surrogates; empty if it is absent."""
         found = self.vector(table, number, 1)
         if found is None:
             return ""

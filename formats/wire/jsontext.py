@@ -70,7 +70,7 @@ def _check_size(text: str) -> None:
 
 
 def _count_entries(value: Any) -> int:
-    """Return how many keys all objects of a value have; ValueError where it is nested too deeply."""
+    """Return how many keys all objects of a value have; ValueError if it is nested too deeply."""
     level = [value] if type(value) in _HOLDERS else []
     count = 0
     for _ in range(MOST_DEPTH):

@@ -31,7 +31,7 @@ class KeySizes:
         self._size = self._count = 0
 
     def add(self, keys: Collection[str]) -> None:
-        """Take these into account, too; ValueError where one is too long, or all are together."""
+        """Take these into account, too; ValueError if one is too long, or all are together."""
         sizes = [*map(len, keys)]
         if sizes and max(sizes) > LONGEST_KEY:
             key = next(key for key in keys if len(key) > LONGEST_KEY)

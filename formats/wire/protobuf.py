@@ -267,7 +267,7 @@ class Message(metaclass=_Slotted):
 
     @classmethod
     def decode(cls, data: bytes | memoryview) -> Self:
-        """Return the message in `data`; ValueError where it is malformed.
+        """Return the message in `data`; ValueError if it is malformed.
 
         Read only: an empty repeated field is a tuple that all messages share.
         """

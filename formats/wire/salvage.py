@@ -118,7 +118,7 @@ def _restarts_end(read: Read, at: int, entries_size: int) -> int | None:
 
 
 def _snappy_end(read: Read, at: int) -> tuple[int | None, int | None]:
-    """Return where a snappy block that begins at `at` ends, None where there is none; its entries, too.
+    """Return where a snappy block that begins at `at` ends, None if there is none; its entries, too.
 
     literal:  length - 1 in the six upper bits, or in the 1 to 4 bytes that follow; its bytes
     copies:   a tag and 1, 2 or 4 bytes of offset; length in the tag

@@ -96,7 +96,7 @@ def most_entries(size: int) -> int:
 
 
 def decode_block(block: bytes, left_out: list[str] | None = None, most: int | None = None) -> list[Entry]:
-    """Return the entries of a block; ValueError where it is malformed, or has more than `most`.
+    """Return the entries of a block; ValueError if it is malformed, or has more than `most`.
 
     If `left_out` is given, keys that are too long are appended to it, and their entries skipped; otherwise
     they are an error.
@@ -191,7 +191,7 @@ def encode_block(entries: list[Entry], restart_interval: int = RESTART_INTERVAL)
 def is_found(keys: Sequence[bytes], before: bytes | None, last: bytes) -> bool:
     """Whether a search comes to every one of a block's keys, which ascend.
 
-    The index block says `last` of it, and `before` of the block in front, None where there is none.
+    The index block says `last` of it, and `before` of the block in front, None if there is none.
     A search goes to the first block whose own is not below the key, and where that has ended
     to the first key behind it.
     """
@@ -363,7 +363,7 @@ class TableBuilder:
         self._last_key: bytes | None = None
 
     def add(self, key: bytes, value: bytes) -> None:
-        """Add an entry; ValueError where its key is not above the last."""
+        """Add an entry; ValueError if its key is not above the last."""
         if self._last_key is not None:
             if key <= self._last_key:
                 raise ValueError(f"key {key!r} does not sort after {self._last_key!r}")

@@ -28,7 +28,7 @@ from formats.store.local.staging import StagedFile
 from formats.store.memory import MemoryStore
 from formats.store.remote import upload
 from formats.store.work import cancellation, executors, workers
-from formats.store.work.executors import Travelling, begin_worker, lent_by
+from formats.store.work.executors import ExecutorRunner, begin_worker, lent_by
 from formats.store.work.workers import Threads, group_bytes, task_bytes
 from tests.executing import GOLDENS, LINES, came_of, lay_out, line
 from tests.support import shard_path, strings, write_bundle
@@ -50,7 +50,7 @@ def pool() -> Iterator[ProcessPoolExecutor]:
 @pytest.fixture
 def processes(pool: ProcessPoolExecutor, monkeypatch: pytest.MonkeyPatch) -> None:
     """Have `--executor processes` take those that are there, which saves beginning them, and small tasks."""
-    monkeypatch.setattr(executors, "Processes", lambda count: Travelling(pool, count, elsewhere=False))
+    monkeypatch.setattr(executors, "Processes", lambda count: ExecutorRunner(pool, count, elsewhere=False))
     monkeypatch.setattr(ranges, "TASK_BYTES", 1 << 12)
     monkeypatch.setattr(workers, "TASK_BYTES", 1 << 12)
 
@@ -217,7 +217,7 @@ def test_an_object_that_a_lost_worker_has_sent(
     """It is not taken for damage, nor are others' bytes taken for ours."""
     data = bytes(range(250)) * 40
     store.put("mem://tests/x", data if bytes_ == "the same" else data[::-1], upload.NOTHING)
-    before = store.asked("mem://tests/x")
+    before = store.current("mem://tests/x")
     for block in (1 << 12, 1 << 20):
         maker = upload.Maker(parse_location("mem://tests/x"), block, True)
         if bytes_ == "the same":
@@ -225,7 +225,7 @@ def test_an_object_that_a_lost_worker_has_sent(
         else:
             with pytest.raises(formats.CheckpointExistsError):
                 maker.make([data])
-        assert store.asked("mem://tests/x") == before
+        assert store.current("mem://tests/x") == before
         assert store.begun == set()
 
 
@@ -339,8 +339,8 @@ def test_a_parcel_that_takes_long_comes_back_in_part(monkeypatch: pytest.MonkeyP
             return super().submit(work, *arguments, **options)
 
     with Noting(1) as pool:
-        found = workers.Workers(lambda: Travelling(pool, 1), shares_all=True)
-        results = found.map(abs, [-1, -2, -3], lambda _: 1, told=lambda *each: told.append(each))
+        found = workers.Workers(lambda: ExecutorRunner(pool, 1), shares_all=True)
+        results = found.map(abs, [-1, -2, -3], lambda _: 1, report=lambda *each: told.append(each))
         assert list(results) == [1, 2, 3]
     assert parcels == [[-1, -2, -3], [-2, -3], [-3]]
     assert told == [(-1, 1), (-2, 2), (-3, 3)]

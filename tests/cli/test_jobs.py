@@ -19,7 +19,7 @@ from formats.core.dtypes import BY_NAME
 from formats.model.writer import Placement
 from formats.store import ranges
 from formats.store.work import workers
-from formats.store.work.task_context import HAND
+from formats.store.work.task_context import TASK_FILES
 from tests.cli.conftest import ROOT
 from tests.support import partitioned, shard_path, strings, variants, write_bundle
 
@@ -175,7 +175,7 @@ def test_movements_do_not_depend_on_who_works(count: int, monkeypatch: pytest.Mo
     dtype = BY_NAME["float32"]
     alone = history._squares(dtype, left.data, right.data)
     assert alone == pytest.approx(float(((left.astype(np.float64) - right) ** 2).sum()), rel=1e-14)
-    monkeypatch.setattr(HAND, "threads", count)
+    monkeypatch.setattr(TASK_FILES, "threads", count)
     assert history._squares(dtype, left.data, right.data) == alone
 
 

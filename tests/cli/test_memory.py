@@ -398,9 +398,9 @@ def test_outside_git_the_exit_code_shows(repository: Callable, tmp_path: Path, c
 
 _BLOCKS = """
 import sys
-from ckpt_cli.memory import give_back_freed
+from ckpt_cli.memory import return_freed_blocks
 if sys.argv[1] == "yes":
-    give_back_freed()
+    return_freed_blocks()
 del [bytes([1]) * (8 << 20)][0]
 blocks = [bytes([1]) * (8 << 20) for _ in range(20)]
 del blocks[:-1]

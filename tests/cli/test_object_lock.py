@@ -134,7 +134,7 @@ def test_locks_that_are_released_while_they_are_watched_are_not_listed(
     leave(store)
     looks: list[str] = []
 
-    def look(watch: object_lock.Watch, look=object_lock.Watch.look) -> object_lock.Held | None:
+    def look(watch: object_lock.Watch, look=object_lock.Watch.look) -> object_lock.StoredLock | None:
         looks.append(watch.path)
         if len(looks) == 2:
             store.delete([PATH])

@@ -15,7 +15,7 @@ import pytest
 
 import formats
 from formats.core.dtypes import BY_NAME
-from formats.core.words import spoken_age
+from formats.core.words import age_in_words
 from formats.location import parse_location
 from formats.store.local.staging import holding
 from formats.tf.run.state_file import StateFile
@@ -646,9 +646,9 @@ def test_a_kill_at_any_point_leaves_a_sound_directory(
 ) -> None:
     """Stop before the first, second, ... thing that is done to the directory."""
     from ckpt_cli.operations.runs.state import Run
-    from ckpt_cli.operations.runs.state_changes import Wish, carry_out, make_plan
+    from ckpt_cli.operations.runs.state_changes import RequestedChanges, carry_out, make_plan
 
-    wish = Wish("ckpt-8" if "--set" in options else None, "--fix" in options)
+    wish = RequestedChanges("ckpt-8" if "--set" in options else None, "--fix" in options)
     wish = wish._replace(keep=int(options[-1]) if "--keep" in options else None)
     last = -1
     for stop in range(100):
@@ -690,11 +690,11 @@ def test_a_kill_at_any_point_leaves_a_sound_directory(
 
 def test_a_state_file_that_changes_meanwhile_is_not_overwritten(copy: Callable) -> None:
     from ckpt_cli.operations.runs.state import Run
-    from ckpt_cli.operations.runs.state_changes import Wish, carry_out, make_plan
+    from ckpt_cli.operations.runs.state_changes import RequestedChanges, carry_out, make_plan
 
     run = copy("guide_adam_legacy", "tf_ckpts")
     seen = Run(parse_location(run))
-    plan = make_plan(seen, Wish(keep=1))
+    plan = make_plan(seen, RequestedChanges(keep=1))
     saved = state_of(run)._replace(latest="ckpt-9")
     with open(os.path.join(run, "checkpoint"), "wb") as file:
         file.write(saved.text())
@@ -778,7 +778,7 @@ def _die_at(stop: int) -> None:
     ],
 )
 def test_what_is_removed_is_reported_with_its_age_and_size(age: float, said: str) -> None:
-    assert spoken_age(age) == said
+    assert age_in_words(age) == said
 
 
 def test_a_killed_conversion_is_removed_with_its_age_and_size(tmp_path: Path, ckpt: Callable) -> None:

@@ -15,7 +15,7 @@ from ckpt_cli.operations.compare.thresholds import FailOn
 from formats.core.dtypes import from_numpy
 from formats.store import ranges
 from formats.store.work import workers
-from formats.store.work.task_context import HAND
+from formats.store.work.task_context import TASK_FILES
 from tests.support import numbers, strings, write_bundle
 
 if TYPE_CHECKING:
@@ -141,7 +141,7 @@ def test_norms_are_the_same_bits_for_any_number_of_threads(
     assert known is not None
     found = []
     for threads in (1, 2, 3, 8):
-        monkeypatch.setattr(HAND, "threads", threads)
+        monkeypatch.setattr(TASK_FILES, "threads", threads)
         found.append(norms(left.tobytes(), right.tobytes(), known))
     assert len(set(found)) == 1
     wide = np.complex128 if dtype is np.complex64 else np.float64

@@ -35,8 +35,8 @@ def _models() -> list[str]:
 
 MODELS = _models()
 SAVED = [(release, suffix) for release in ("2.15", "2.21") for suffix in (".h5", ".keras", ".weights.h5", "")]
-_UNTOLD = {"GRU bare", "PReLU channels", "PReLU steps", "PReLU shared"}
-NOT_TOLD = {"2.15": _UNTOLD, "2.21": {*_UNTOLD, "LayerNormalization scaled"}}
+_UNKNOWN_MODEL = {"GRU bare", "PReLU channels", "PReLU steps", "PReLU shared"}
+NOT_TOLD = {"2.15": _UNKNOWN_MODEL, "2.21": {*_UNKNOWN_MODEL, "LayerNormalization scaled"}}
 """Models whose object graph does not tell what PyTorch has to be made of, in each TensorFlow."""
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ckpt_cli.operations.runs.state import Run
-from ckpt_cli.operations.runs.state_changes import Wish, carry_out, make_plan
+from ckpt_cli.operations.runs.state_changes import RequestedChanges, carry_out, make_plan
 from formats.location import parse_location
 from formats.tf.run.state_file import StateFile
 from tests.support import data_path
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from conftest import TensorFlow
 
 
-def change(directory: str, wish: Wish) -> None:
+def change(directory: str, wish: RequestedChanges) -> None:
     run = Run(parse_location(directory))
     carry_out(run, make_plan(run, wish))
 
@@ -39,11 +39,11 @@ def files(*names: str) -> list[str]:
 
 
 def test_nothing_needs_repair_in_files_of_tensorflow(tensorflow: TensorFlow, run: str) -> None:
-    assert make_plan(Run(parse_location(run)), Wish(fix=True)) == ([], None, [])
+    assert make_plan(Run(parse_location(run)), RequestedChanges(fix=True)) == ([], None, [])
 
 
 def test_the_manager_continues_after_keep(tensorflow: TensorFlow, run: str) -> None:
-    change(run, Wish(keep=2))
+    change(run, RequestedChanges(keep=2))
     assert sorted(os.listdir(run)) == files("ckpt-4", "ckpt-5")
     after = tensorflow.ask("state", "train", directory=run, saves=2, max_to_keep=3)
     assert after["found"] == ["ckpt-4", "ckpt-5"]
@@ -53,7 +53,7 @@ def test_the_manager_continues_after_keep(tensorflow: TensorFlow, run: str) -> N
 
 
 def test_training_continues_from_what_was_set(tensorflow: TensorFlow, run: str) -> None:
-    change(run, Wish(latest="ckpt-3"))
+    change(run, RequestedChanges(latest="ckpt-3"))
     told = tensorflow.ask("state", "state", directory=run)
     assert told["latest"] == os.path.join(run, "ckpt-3")
     after = tensorflow.ask("state", "train", directory=run, saves=1, max_to_keep=5)
@@ -70,7 +70,7 @@ def test_a_moved_directory_is_found_again(tensorflow: TensorFlow, run: str) -> N
     with open(os.path.join(run, "checkpoint"), "wb") as file:
         file.write(stale.text())
     assert tensorflow.ask("state", "state", directory=run)["latest"] is None
-    change(run, Wish(fix=True))
+    change(run, RequestedChanges(fix=True))
     told = tensorflow.ask("state", "state", directory=run)
     assert told["latest"] == os.path.join(run, "ckpt-5")
     assert told["timestamps"] == list(state.timestamps)
@@ -84,7 +84,7 @@ def test_what_the_manager_preserved_stays_preserved_when_it_is_listed_again(
     made = tensorflow.ask("state", "train", directory=directory, saves=4, max_to_keep=1, keep_every=1e-9)
     assert made["checkpoints"] == ["ckpt-4"]
     assert made["files"] == files("ckpt-1", "ckpt-2", "ckpt-3", "ckpt-4")
-    change(directory, Wish(fix=True))
+    change(directory, RequestedChanges(fix=True))
     told = tensorflow.ask("state", "state", directory=directory)
     assert [os.path.basename(path) for path in told["paths"]] == ["ckpt-1", "ckpt-2", "ckpt-3", "ckpt-4"]
     after = tensorflow.ask("state", "train", directory=directory, saves=1, max_to_keep=1)
@@ -94,7 +94,7 @@ def test_what_the_manager_preserved_stays_preserved_when_it_is_listed_again(
 
 def test_a_state_file_that_was_lost_is_written_for_the_manager(tensorflow: TensorFlow, run: str) -> None:
     os.unlink(os.path.join(run, "checkpoint"))
-    change(run, Wish(fix=True))
+    change(run, RequestedChanges(fix=True))
     after = tensorflow.ask("state", "train", directory=run, saves=1, max_to_keep=2)
     assert after["found"] == [f"ckpt-{number}" for number in range(1, 6)]
     assert after["files"] == files("ckpt-5", "ckpt-6")
@@ -103,7 +103,7 @@ def test_a_state_file_that_was_lost_is_written_for_the_manager(tensorflow: Tenso
 @pytest.mark.parametrize("name", ["absolute", "crash", "no_state_file", "stale", "two_prefixes"])
 def test_mended_folders_have_a_latest_checkpoint(tensorflow: TensorFlow, name: str, tmp_path: Path) -> None:
     directory = str(shutil.copytree(data_path("state_files", name), tmp_path / name))
-    change(directory, Wish(fix=True))
+    change(directory, RequestedChanges(fix=True))
     told = tensorflow.ask("state", "state", directory=directory)
     assert (
         told["latest"]

@@ -89,7 +89,7 @@ class Comparison:
     """The comparison of two tensors: what is found at once, or tasks and what they find.
 
     `exact` reads them even if their stored checksums agree. A task covers `step` bytes. The caller passes the
-    results of `tasks` to `add`, in their order, and then calls `finish`. With `asks_norms` differences
+    results of `tasks` to `add`, in their order, and then calls `finish`. With `with_norms` differences
     include norms.
     """
 
@@ -101,7 +101,7 @@ class Comparison:
         step: int | None = None,
         *,
         exact: bool = False,
-        asks_norms: bool = False,
+        with_norms: bool = False,
     ) -> None:
         self.difference: Difference | None = None
         self.tasks: list[ComparisonTask] = []
@@ -109,7 +109,7 @@ class Comparison:
         self._sides = one, other
         self._tolerance = tolerance
         self._sums = Sum(), Sum()
-        self._asks_norms = asks_norms = asks_norms and one.spec.dtype.is_mapped
+        self._with_norms = with_norms = with_norms and one.spec.dtype.is_mapped
         self._norms = Norms()
         self._ranges: tuple[FileRange, FileRange] | None = None
         # a difference may be damage instead, which only the checksum after the last byte shows
@@ -129,7 +129,7 @@ class Comparison:
             self._ranges = mine, theirs
             dtype = one.spec.dtype
             ends = cut(mine.size, step)
-            self.tasks = [ComparisonTask(mine, theirs, dtype, tolerance, *each, asks_norms) for each in ends]
+            self.tasks = [ComparisonTask(mine, theirs, dtype, tolerance, *each, with_norms) for each in ends]
             self.difference = _same(dtype)
 
     def stream(self, advance: Callable[[int], None], *, stop_early: bool) -> Difference:
@@ -139,14 +139,14 @@ class Comparison:
             return _compare_elements(one, other, advance)
         stop_early = stop_early and self.may_stop_early
         return _compare_numbers(
-            one, other, self._tolerance, stop_early=stop_early, asks_norms=self._asks_norms, advance=advance
+            one, other, self._tolerance, stop_early=stop_early, with_norms=self._with_norms, advance=advance
         )
 
     def add(self, found: ComparedRange) -> Difference:
         """Take in what the next task found; return what is known so far."""
         assert self.difference is not None
         self.difference = together(self.difference, found.difference)
-        if self._asks_norms:
+        if self._with_norms:
             self._norms = self._norms.add(found.norms)
             self.difference = self.difference._replace(norms=self._norms)
         for mine, theirs in zip(self._sums, found.sums, strict=True):
@@ -169,7 +169,7 @@ class ComparisonTask(NamedTuple):
     tolerance: Tolerance
     begin: int
     end: int
-    asks_norms: bool = False
+    with_norms: bool = False
 
     @property
     def nbytes(self) -> int:
@@ -198,7 +198,7 @@ def compare_range(task: ComparisonTask | None) -> ComparedRange | None:
         stop = min(at + PIECE, task.end)
         left, right = task.left.read(at, stop, room[0]), task.right.read(at, stop, room[1])
         same = equal_bytes(left, right)
-        if task.asks_norms:
+        if task.with_norms:
             apart = apart.add(norms(left, right, task.dtype, are_equal=same))
         if same and all(checked) and (one.crc, one.crc32) == (other.crc, other.crc32):
             one.extend(left)
@@ -301,7 +301,7 @@ def _compare_numbers(
     tolerance: Tolerance,
     *,
     stop_early: bool,
-    asks_norms: bool,
+    with_norms: bool,
     advance: Callable[[int], None],
 ) -> Difference:
     dtype, nbytes = left.spec.dtype, left.spec.nbytes
@@ -313,7 +313,7 @@ def _compare_numbers(
     for at in range(0, nbytes, step):
         one, other = (source.take(min(step, nbytes - at)) for source in sources)
         same = equal_bytes(one, other)
-        if asks_norms:
+        if with_norms:
             apart = apart.add(norms(one, other, dtype, are_equal=same))
         if not same:
             found = measured(one, other, dtype, tolerance, found)
@@ -322,4 +322,4 @@ def _compare_numbers(
         advance(len(one))
     for source in sources:
         source.finish()  # where the checksums are compared
-    return found._replace(norms=apart) if asks_norms else found
+    return found._replace(norms=apart) if with_norms else found

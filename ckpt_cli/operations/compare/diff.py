@@ -121,7 +121,7 @@ class DiffEntry(NamedTuple):
     """How far two iterators are apart, in words."""
 
     @property
-    def untold(self) -> str:
+    def unknown_reason(self) -> str:
         """The text for a changed value whose number of changed elements is unknown."""
         is_unmapped = self.right is not None and self.right.dtype.is_unmapped
         return "bytes differ" if is_unmapped else "checksums differ"
@@ -145,8 +145,8 @@ class DiffEntry(NamedTuple):
             for field, attribute in (("dtype", "dtype_name"), ("shape", "shape"))
         }
         own = {"dtype": one.dtype_name, "shape": one.shape, "nbytes": one.nbytes}
-        told = dict(zip(MEASURES, self.measures, strict=True))
-        return {"key": self.key, "change": self.change, "from": self.source, **own, **specs, **told}
+        measured = dict(zip(MEASURES, self.measures, strict=True))
+        return {"key": self.key, "change": self.change, "from": self.source, **own, **specs, **measured}
 
     def document(self) -> dict[str, Any]:
         """Return the entry as `diff --json` shows it."""
@@ -273,7 +273,7 @@ def _entries(
     waiting: deque[_DiffStep] = deque()
 
     is_held = options.values and not options.stop_on
-    held = _held(left, right, pairs, options, workers, advance) if is_held else {}
+    held = _stored_digests(left, right, pairs, options, workers, advance) if is_held else {}
 
     def tasks() -> Iterator[ComparisonTask | None]:
         for pair in pairs:
@@ -302,7 +302,7 @@ def _entries(
             yield _with_values(entry, difference)
 
 
-def _held(  # noqa: PLR0917  as `_steps`
+def _stored_digests(  # noqa: PLR0917  as `_steps`
     left: FormatReader,
     right: FormatReader,
     pairs: list[KeyPair],
@@ -364,7 +364,7 @@ def _steps(  # noqa: PLR0917  what is compared, then who does it
         options.tolerance,
         workers.task_bytes,
         exact=options.exact,
-        asks_norms=options.norms,
+        with_norms=options.norms,
     )
     for task in comparison.tasks:
         yield _DiffStep(entry, comparison, task, task is comparison.tasks[-1])
@@ -379,7 +379,7 @@ def _steps(  # noqa: PLR0917  what is compared, then who does it
 
 
 def _change(one: TensorSpec | None, other: TensorSpec | None) -> str | None:
-    """Return what specs say of a pair; None where they are alike."""
+    """Return what specs say of a pair; None if they are alike."""
     if one is None or other is None:
         return "added" if one is None else "removed"
     if one.shape != other.shape:

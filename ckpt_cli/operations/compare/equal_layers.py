@@ -21,20 +21,22 @@ def equal_layers(found: Matrix) -> list[str]:
     """Return sentences that name the checkpoints by their numbers in the matrix."""
     count = len(found.paths)
     copies = _sets(found.copies, count)
-    said = [f"checkpoints {_numbers(some)}: every tensor is equal" for some in copies]
+    lines = [f"checkpoints {_numbers(some)}: every tensor is equal" for some in copies]
     shared: dict[tuple[int, ...], list[str]] = {}
     for group in found.groups:
         pairs = {(one, other) for one, other in combinations(range(count), 2) if group.is_equal(one, other)}
         for some in _sets(pairs, count):
             shared.setdefault(some, []).append(group.prefix or TOP_LEVEL)
-    told = {some: layers for some, layers in shared.items() if not any({*some} <= {*all_} for all_ in copies)}
-    for some, layers in told.items():
+    whole_layers = {
+        some: layers for some, layers in shared.items() if not any({*some} <= {*all_} for all_ in copies)
+    }
+    for some, layers in whole_layers.items():
         what = counted(len(layers), "layer is", "layers are")
         of_all = f" of {len(found.groups):,}" if len(layers) < len(found.groups) else ""
-        said.append(f"checkpoints {_numbers(some)}: {what} equal{of_all}: {first_of(layers)}")
-    if told:
-        said.append("Frozen weights or a common ancestor explain equal layers.")
-    return said + _by_chance(found.groups)
+        lines.append(f"checkpoints {_numbers(some)}: {what} equal{of_all}: {first_of(layers)}")
+    if whole_layers:
+        lines.append("Frozen weights or a common ancestor explain equal layers.")
+    return lines + _by_chance(found.groups)
 
 
 def _by_chance(groups: Iterable[Group]) -> list[str]:

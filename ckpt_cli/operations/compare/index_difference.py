@@ -27,15 +27,15 @@ _LEAST, _MOST = 16, 1 << 14
 """Tensors that are looked at together: few behind a key that only one side has, then ever more."""
 
 
-class Unlike(NamedTuple):
+class UnequalPairs(NamedTuple):
     """The pairs of tensors that may differ, in the order of their keys, and how many others are the same."""
 
     pairs: list[KeyPair]
     same: int
 
 
-def unlike(left: FormatReader, right: FormatReader) -> Unlike | None:
-    """Return what may differ; None where a side is not listed with its checksums.
+def unlike(left: FormatReader, right: FormatReader) -> UnequalPairs | None:
+    """Return what may differ; None if a side is not listed with its checksums.
 
     Raises what listing them raises.
     """
@@ -62,7 +62,7 @@ def unlike(left: FormatReader, right: FormatReader) -> Unlike | None:
         pairs.append(_removed(one.take()))
     while other.has_more():
         pairs.append(_added(other.take()))
-    return Unlike(pairs, same) if one.tells and other.tells else None
+    return UnequalPairs(pairs, same) if one.tells and other.tells else None
 
 
 def _removed(key: str) -> KeyPair:

@@ -217,7 +217,7 @@ class _Program(GraphTarget):
             yield self.counter, [(COUNTER_KEY, _COUNTER_SPEC)]
 
     def attribute(self, partner: int, name: str) -> list[tuple[str | None, TensorSpec | None, str]] | None:
-        """Return key, spec and key suffix of what an attribute stands for; None where it is not known."""
+        """Return key, spec and key suffix of what an attribute stands for; None if it is not known."""
         if partner == self.counter:
             return [(COUNTER_KEY, _COUNTER_SPEC, "")] if name == VARIABLE_VALUE else None
         if partner > self.counter:
@@ -296,7 +296,7 @@ def match_objects(
     consumed = (
         existing
         and all(n in matching.bound for n, node in enumerate(graph.nodes) if node.attributes)
-        and not matching.slot_wishes
+        and not matching.slot_requests
         and not fate.unknown_attributes
     )
     keys = [key for _, found in live for key, _ in found]
@@ -399,11 +399,12 @@ def remedy_for_shapes(found: Match) -> str | None:
     if not found.shape_mismatch:
         return None
     first = found.shape_mismatch[0]
-    said = f"{first.key} is {first.target} in TARGET, but {first.checkpoint} in CHECKPOINT"
+    difference = f"{first.key} is {first.target} in TARGET, but {first.checkpoint} in CHECKPOINT"
     if len(found.shape_mismatch) > 1:
-        said = f"{len(found.shape_mismatch):,} shapes differ; for example, {said}"
+        difference = f"{len(found.shape_mismatch):,} shapes differ; for example, {difference}"
     return (
-        f"{said}. Build the program with the sizes of CHECKPOINT, or train it from scratch in a new directory"
+        f"{difference}. "
+        "Build the program with the sizes of CHECKPOINT, or train it from scratch in a new directory"
     )
 
 

@@ -176,7 +176,7 @@ def _way(
     renames: Sequence[LikelyRename],
     flags: Sequence[str],
 ) -> _Way | None:
-    """Return what `convert --like TARGET` would carry, None where it fails or leaves a doubt.
+    """Return what `convert --like TARGET` would carry, None if it fails or leaves a doubt.
 
     It pairs by full names first. If paths disagree, full names may count layers that were numbered
     differently.
@@ -236,7 +236,7 @@ def _count(reader: FormatReader, keys: Iterable[str], kind: str) -> int:
 def _remedy(
     words: list[str], keeps: tuple[str, ...] = (), *, carries_state: bool = True, is_whole: bool = True
 ) -> Remedy | None:
-    """Return a command line as a remedy; None where it could not be copied from a screen."""
+    """Return a command line as a remedy; None if it could not be copied from a screen."""
     line = shlex.join(words)
     return Remedy(line, keeps, carries_state, is_whole) if line.isprintable() else None
 

@@ -68,7 +68,7 @@ def fates(
     places = {key: slot for state in theirs for key, slot in _meanings(state).items()}
     titles = " and ".join(dict.fromkeys(_title(state) for state in theirs)) or None
     why = _why(checkpoint, target) if theirs else None
-    told = []
+    fates = []
     for state in mine:
         lost = mistaken = 0
         # A slot that a restore makes is of use to the same optimizer only.
@@ -84,8 +84,8 @@ def fates(
         lost += sum(1 for key in state.unowned if key not in into)
         slots = len(state.slots) + len(state.unowned)
         if lost or mistaken:
-            told.append(Fate(_title(state), titles, slots, lost, mistaken, why))
-    return told
+            fates.append(Fate(_title(state), titles, slots, lost, mistaken, why))
+    return fates
 
 
 def _own_variables(found: Match, renames: Sequence[LikelyRename]) -> dict[str, str | None]:
@@ -110,7 +110,7 @@ def _meanings(state: TrainingState) -> Mapping[str, tuple[str, str, bool]]:
 
 
 def _why(checkpoint: FormatReader, target: FormatReader) -> str | None:
-    """Return why the state cannot be carried over, None where it can."""
+    """Return why the state cannot be carried over, None if it can."""
     keys: Sequence[str] = [key for key in checkpoint.specs if checkpoint.kinds.get(key) != "graph"]
     try:
         pair(checkpoint, keys, target, Strictness())

@@ -14,7 +14,7 @@ from formats.core.dtypes import BY_NAME
 from formats.model.reader import Family
 
 from ..convert.keras.sides import side_of
-from ..convert.optimizers import Given
+from ..convert.optimizers import OptimizerOptions
 from ..select.proposal import Candidate, propose
 from .match import BY_STRUCTURE, Match, Mismatch, RestoredPair
 
@@ -31,7 +31,7 @@ _FLOAT = BY_NAME["float32"]
 """Represents every floating-point dtype: training in another one changes no structure."""
 
 
-def is_tree_beside_model(checkpoint: FormatReader, target: FormatReader) -> bool:
+def is_tree_with_model(checkpoint: FormatReader, target: FormatReader) -> bool:
     """Whether one is a tree of arrays, and the other a checkpoint of TensorFlow or Keras."""
     sides = (checkpoint.format, target.format)
     return any(one.is_tree for one in sides) and any(one.family in _MODELS for one in sides)
@@ -71,7 +71,7 @@ def match_by_structure(checkpoint: FormatReader, target: FormatReader) -> tuple[
 
 def _weights(reader: FormatReader) -> list[Candidate]:
     """Return the weights of a checkpoint by the names that tell most: of a Keras file its model's."""
-    side = None if reader.format.is_tree else side_of(reader, Given())
+    side = None if reader.format.is_tree else side_of(reader, OptimizerOptions())
     names = reader.full_names if side is None else side.full_names
     paths, kinds = reader.object_paths, reader.kinds
     found = []

@@ -17,7 +17,7 @@ from formats.model.object_names import plain_key
 from formats.store.work.workers import SERIAL, Workers
 
 from ..look.listing import TOP_LEVEL
-from ..look.sketch import Looked, look_at
+from ..look.sketch import ReadResult, look_at
 from ..look.stats import finite_l2, statistics_of
 from ..select.selection import EVERYTHING, NothingSelectedError, Selection
 from .diff import DiffOptions, diff_pairs
@@ -40,7 +40,7 @@ _Distances = dict[tuple[int, int], Norms]
 
 
 class Group(NamedTuple):
-    """A layer: how far its tensors are apart in each pair of checkpoints; None where a pair shares none."""
+    """A layer: how far its tensors are apart in each pair of checkpoints; None if a pair shares none."""
 
     prefix: str
     rel_l2: list[list[float | None]]
@@ -96,18 +96,18 @@ def distances(
     readers: Sequence[FormatReader],
     options: MatrixOptions,
     advance: Callable[[int], None] = lambda _: None,
-    tell: Callable[[CheckpointError], None] | None = None,
+    on_damage: Callable[[CheckpointError], None] | None = None,
 ) -> Matrix:
     """Compare each pair of checkpoints.
 
-    `tell` gets the error of each damaged tensor, which is then left out; without it the first one is raised.
+    `on_damage` gets the error of each damaged tensor, which is then left out; without it the first is raised.
     Raises NothingSelectedError if no pair shares a floating-point tensor.
     """
     _refuse_listings(readers)
     count = len(readers)
     pairs = _pairs(readers, options)
     looked = [
-        _look_at(reader, _keys_of(at, pairs), options.workers, advance, tell)
+        _look_at(reader, _keys_of(at, pairs), options.workers, advance, on_damage)
         for at, reader in enumerate(readers)
     ]
     layers_of = [_layers_of(reader) for reader in readers]
@@ -176,7 +176,7 @@ def _keys_of(at: int, pairs: Mapping[tuple[int, int], list[KeyPair]]) -> set[str
     return lefts | {pair.right for (_, other), some in pairs.items() if other == at for pair in some}
 
 
-class _Looked(NamedTuple):
+class _TensorFacts(NamedTuple):
     """The facts about a checkpoint's tensors: statistics and finite norms of floating ones, and damage."""
 
     statistics: dict[str, Statistics]
@@ -189,37 +189,37 @@ def _look_at(
     chosen: set[str | None],
     workers: Workers,
     advance: Callable[[int], None],
-    tell: Callable[[CheckpointError], None] | None,
-) -> _Looked:
+    on_damage: Callable[[CheckpointError], None] | None,
+) -> _TensorFacts:
     """Read the chosen tensors: all of them if damage must be reported, otherwise the floating-point ones."""
     keys = [key for key in reader.specs if key in chosen]
-    if tell is None:
+    if on_damage is None:
         keys = [key for key in keys if _is_floating(reader.specs[key])]
     found: dict[str, Statistics] = {}
     broken = set()
-    with closing(_results(reader, keys, workers, is_sound=tell is None)) as results:
+    with closing(_results(reader, keys, workers, is_sound=on_damage is None)) as results:
         for key, looked in results:
             if looked.flaw is not None:
                 broken.add(key)
-                if tell is not None:
-                    tell(looked.flaw)
+                if on_damage is not None:
+                    on_damage(looked.flaw)
             elif looked.statistics is not None and _is_floating(reader.specs[key]):
                 found[key] = looked.statistics
             advance(reader.specs[key].nbytes or 0)
     norms = {key: finite_l2(reader, key) if each.inf else each.l2 or 0.0 for key, each in found.items()}
-    return _Looked(found, norms, broken)
+    return _TensorFacts(found, norms, broken)
 
 
 def _results(
     reader: FormatReader, keys: list[str], workers: Workers, *, is_sound: bool
-) -> Generator[tuple[str, Looked]]:
+) -> Generator[tuple[str, ReadResult]]:
     """Yield what tensors come to; if they have to be sound, damage is raised and threads share a tensor."""
     if not is_sound:
         yield from look_at(reader, keys, set(), 0, workers)
         return
     with closing(statistics_of(reader, keys, workers)) as found:
         for key, statistics in found:
-            yield key, Looked(statistics)
+            yield key, ReadResult(statistics)
 
 
 def _is_floating(spec: TensorSpec | None) -> bool:
@@ -257,7 +257,7 @@ def _content(entry: DiffEntry, norms: Norms) -> str:
 
 
 def _norms(entry: DiffEntry, norms: dict[str, float]) -> Norms | None:
-    """Return how far a tensor is apart in a pair; None where it is in one of them, or no floating numbers."""
+    """Return how far a tensor is apart in a pair; None if it is in one of them, or no floating numbers."""
     right = entry.right
     if entry.change not in ("same", "value") or right is None or not _is_floating(right):
         return None

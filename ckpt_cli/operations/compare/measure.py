@@ -313,7 +313,7 @@ def _measure_narrow(
 ) -> Difference | None:
     """Return what `_measure_finite` does, of no more than was found before.
 
-    None where not all differences are finite, or much would have to be looked at in float64.
+    None if not all differences are finite, or much would have to be looked at in float64.
     """
     import numpy as np
 
@@ -357,7 +357,7 @@ def _nearer(distance: Any, quotient: float | None) -> Any:
 def _measure_finite(
     left: np.ndarray[Any, Any], right: np.ndarray[Any, Any], tolerance: Tolerance
 ) -> Difference | None:
-    """Return what `_measure` does, in half as many passes; None where not all differences are finite."""
+    """Return what `_measure` does, in half as many passes; None if not all differences are finite."""
     import numpy as np
 
     one, other = left.astype("f8"), right.astype("f8")

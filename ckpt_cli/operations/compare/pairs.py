@@ -13,9 +13,9 @@ from ..select.selection import (
     EVERYTHING,
     Selection,
     Sifted,
+    note_unused_patterns,
     nothing_selected,
     prove_graph,
-    say_idle,
     sift,
     unmatched,
     with_words,
@@ -34,7 +34,7 @@ BY = ("key", "full-name", "object-path")
 
 
 class KeyPair(NamedTuple):
-    """Keys of the two sides that name one tensor; None where a side has none.
+    """Keys of the two sides that name one tensor; None if a side has none.
 
     `key` is the name of the pair: the right side's key, or the left one's after the requested changes.
     """
@@ -72,7 +72,7 @@ def pair_up(
     """Return all tensors of both sides in pairs, in the order of their keys.
 
     `changed` has the left side's changed keys.  A pair is chosen where one of its tensors
-    is, and dropped where one of them is dropped.  Raises NothingSelectedError where a
+    is, and dropped where one of them is dropped.  Raises NothingSelectedError if a
     pattern matches nothing on either side.
     """
     names, others = _labels_of_both(left, right, by, changed)
@@ -121,13 +121,15 @@ def _chosen(left: FormatReader, right: FormatReader, selection: Selection) -> Ca
 def sifted_together(readers: Sequence[FormatReader], selection: Selection) -> list[Sifted]:
     """Return what a selection chooses in each checkpoint.
 
-    Raises NothingSelectedError where a pattern matches nothing in any of them, or nothing is chosen.
+    Raises NothingSelectedError if a pattern matches nothing in any of them, or nothing is chosen.
     """
     found = [sift(reader, selection) for reader in readers]
     for text in found[0].unmatched:
         if all(text in each.unmatched for each in found):
             raise unmatched(readers[-1], text)
-    say_idle(readers[-1], (text for text in found[0].idle if all(text in each.idle for each in found)))
+    note_unused_patterns(
+        readers[-1], (text for text in found[0].idle if all(text in each.idle for each in found))
+    )
     if not any(each.chosen for each in found):
         raise nothing_selected(readers[-1])
     return found
@@ -145,7 +147,7 @@ def either_is_chosen(one: Sifted, other: Sifted) -> Callable[[KeyPair], bool]:
 
 
 def better_by(left: FormatReader, right: FormatReader, by: str) -> str | None:
-    """Return what would pair tensors where `by` pairs none; None where nothing would, or `by` does."""
+    """Return what would pair tensors where `by` pairs none; None if nothing would, or `by` does."""
     counts = {}
     for name in BY:
         one, other = _labels_of_both(left, right, name)

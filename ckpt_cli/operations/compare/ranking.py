@@ -33,10 +33,12 @@ def weight(entry: DiffEntry) -> tuple[int, float]:
 def magnitude(entry: DiffEntry) -> float:
     """Return how far values are apart: infinitely where NaN came or went, not at all as a counter counts."""
     found = entry.difference
-    return farness(found.max_abs if found.norms is None else found.rel_l2) if is_floating(entry) else 0.0
+    return (
+        distance_rank(found.max_abs if found.norms is None else found.rel_l2) if is_floating(entry) else 0.0
+    )
 
 
-def farness(number: float | None) -> float:
+def distance_rank(number: float | None) -> float:
     """Return a number to sort by: NaN, which came or went, is farther than all."""
     return 0.0 if number is None else math.inf if math.isnan(number) else number
 
@@ -61,7 +63,9 @@ def layer_weight(entries: Iterable[DiffEntry]) -> tuple[int, float]:
     found = list(entries)
     norms = norms_of_changed(found)
     gravest = max(map(weight, found))
-    return gravest[0], max(weight(entry)[1] for entry in found) if norms is None else farness(norms.relative)
+    return gravest[0], max(weight(entry)[1] for entry in found) if norms is None else distance_rank(
+        norms.relative
+    )
 
 
 def is_floating(entry: DiffEntry) -> bool:

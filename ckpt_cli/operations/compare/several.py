@@ -30,12 +30,12 @@ def several(readers: Sequence[FormatReader], options: MatrixOptions, advance: Ca
     """Return the page's data about several checkpoints; damaged tensors are named and left out."""
     flaws, damage = Flaws(), list[str]()
 
-    def tell(error: CheckpointError) -> None:
+    def on_damage(error: CheckpointError) -> None:
         flaws.add(error)
         damage.append(str(error))
 
     try:
-        found = distances(readers, options, advance, tell)
+        found = distances(readers, options, advance, on_damage)
     except NothingSelectedError:
         if flaws.count:
             raise flaws.first[0] from None

@@ -21,7 +21,7 @@ from ..select.selection import Selection, sift, unmatched
 from .diff import DiffEntry, DiffOptions, diff_pairs
 from .layers import layer_and_leaf, parts_of_slots
 from .pairs import better_by, labels, pair_up
-from .ranking import farness, largest_magnitude, layer_weight, magnitude, norms_of_changed, weight
+from .ranking import distance_rank, largest_magnitude, layer_weight, magnitude, norms_of_changed, weight
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from formats.model.reader import FormatReader
     from formats.store.work.workers import Workers
 
-    from ..look.sketch import Looked
+    from ..look.sketch import ReadResult
     from .measure import Norms
     from .pairs import KeyPair
 
@@ -45,7 +45,7 @@ def two(
 ) -> Page:
     """Return the page's data about two checkpoints; `matches` are patterns of tensors to draw.
 
-    Raises NothingSelectedError where one of them matches nothing on either side.
+    Raises NothingSelectedError if one of them matches nothing on either side.
     """
     by = better_by(left, right, "key") or "key"
     pairs = pair_up(left, right, by)
@@ -53,11 +53,11 @@ def two(
     broken: dict[str, str] = {}
     options = DiffOptions(by)
 
-    def tell(pair: KeyPair, flaw: CheckpointError) -> None:
+    def on_damage(pair: KeyPair, flaw: CheckpointError) -> None:
         broken[pair.key] = str(flaw)
         flaws.add(flaw)
 
-    entries = list(_entries(left, right, pairs, options, tell, workers=workers, advance=advance))
+    entries = list(_entries(left, right, pairs, options, on_damage, workers=workers, advance=advance))
     names = {**labels(left, "object-path"), **labels(right, "object-path")}
     separator = separator_of(entry.key for entry in entries)
     drawn = _drawn(left, right, entries, matches)
@@ -129,7 +129,11 @@ def _far(norms: Norms | None, most: float) -> dict[str, Any]:
 
 
 def _bar(far: float, most: float) -> float:
-    return min(1.0, round(farness(far) / most, 4)) if most and farness(far) != math.inf else float(far != 0)
+    return (
+        min(1.0, round(distance_rank(far) / most, 4))
+        if most and distance_rank(far) != math.inf
+        else float(far != 0)
+    )
 
 
 def _names_of(left: FormatReader, right: FormatReader) -> list[str]:
@@ -145,12 +149,12 @@ def _entries(
     right: FormatReader,
     pairs: list[KeyPair],
     options: DiffOptions,
-    tell: Callable[[KeyPair, CheckpointError], None],
+    on_damage: Callable[[KeyPair, CheckpointError], None],
     *,
     workers: Workers,
     advance: Callable[[int], None],
 ) -> Iterator[DiffEntry]:
-    """Yield the entries of pairs that can be compared; `tell` is called with the errors of the others.
+    """Yield the entries of pairs that can be compared; `on_damage` is called with the errors of the others.
 
     Damage ends a comparison, so what cannot be compared together is compared in halves.
     """
@@ -161,7 +165,7 @@ def _entries(
             found = diff_pairs(left, right, some, options, workers=workers)
         except CheckpointError as error:
             if len(some) == 1:
-                tell(some[0], error)
+                on_damage(some[0], error)
                 yield _damaged(left, right, some[0])
                 continue
             middle = len(some) // 2
@@ -210,7 +214,7 @@ def _sketched(
     return {at: _side(looked[key]) for at, key in enumerate(keys) if key is not None}
 
 
-def _side(looked: Looked) -> dict[str, Any]:
+def _side(looked: ReadResult) -> dict[str, Any]:
     found = looked.statistics
     statistics = {name: number(value) for name, value in found._asdict().items()} if found else None
     sketch = sketch_document(looked.sketch) if looked.sketch is not None else {}

@@ -76,7 +76,7 @@ class FailOn(NamedTuple):
         return bool(self.bounds) or "value" in self.changes
 
     @property
-    def asks_norms(self) -> bool:
+    def with_norms(self) -> bool:
         return any(bound.measure != "value" for bound in self.bounds)
 
     def is_met(self, entry: DiffEntry) -> bool:
@@ -105,7 +105,7 @@ class Baseline:
                 else {None: document}
             )
             self._entries = {
-                (name, *_identity(entry)): _apart(entry)
+                (name, *_identity(entry)): _distance(entry)
                 for name, pair in pairs.items()
                 for entry in pair["entries"]
             }
@@ -118,7 +118,7 @@ class Baseline:
         """Whether the earlier result has an entry, in the pair of that name if there are several."""
         row = entry.document()
         before = self._entries.get((pair, *_identity(row)))
-        return before is not None and not any(map(_is_larger, _apart(row), before))
+        return before is not None and not any(map(_is_larger, _distance(row), before))
 
     def knows_only(self, change: str, name: str) -> bool:
         """Whether a checkpoint was on one side alone then, too."""
@@ -130,7 +130,7 @@ def _identity(entry: Mapping[str, Any]) -> tuple[str, str, str]:
     return entry["key"], entry["change"], json.dumps([entry["left"], entry["right"]])
 
 
-def _apart(entry: Mapping[str, Any]) -> tuple[float | None, float | None]:
+def _distance(entry: Mapping[str, Any]) -> tuple[float | None, float | None]:
     """Return the distance of values, and the number of different elements if the distance is unknown."""
     largest = _number(entry["max_abs"])
     return largest, _number(entry["differing"]) if largest is None else None

@@ -60,7 +60,7 @@ class ChosenPairs(NamedTuple):
     def chosen(self, found: Diff) -> Diff:
         """Return a comparison with the entries that are chosen.
 
-        Raises NothingSelectedError where there is none.
+        Raises NothingSelectedError if there is none.
         """
         entries = [entry for entry in found.entries if self.where.holds({**entry.row, **self._named(entry)})]
         if not entries:
@@ -71,8 +71,8 @@ class ChosenPairs(NamedTuple):
         """Return the columns that come from the object graph."""
         reader, spec = (self.right, entry.right) if entry.right is not None else (self.left, entry.left)
         assert spec is not None
-        told: dict[str, Callable[[str], Any]] = {
+        by_column: dict[str, Callable[[str], Any]] = {
             "kind": reader.kinds.get,
             "object_path": reader.object_paths.get,
         }
-        return {name: told[name](spec.key) for name in _OF_GRAPH if name in self.where.columns}
+        return {name: by_column[name](spec.key) for name in _OF_GRAPH if name in self.where.columns}

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 def last_of(directory: Directory, count: int, target: Location) -> list[CheckpointLocation]:
     """Return the `count` newest checkpoints of a directory, oldest first; `target` itself is none of them.
 
-    Raises NoCheckpointsError where there is none, CheckpointNotFoundError where there are fewer, and what
+    Raises NoCheckpointsError if there is none, CheckpointNotFoundError if there are fewer, and what
     is wrong with one that is damaged.
     """
     own = os.path.abspath(target.removesuffix(".index"))

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from formats.core.chunks import Chunk
     from formats.store.base import Entry
     from formats.store.ranges import Sum
-    from formats.store.remote.upload import Handed, Maker
+    from formats.store.remote.upload import DelegatedUpload, Maker
     from formats.store.work.workers import Workers
     from formats.tf.bundle.writer import BundleWriter
 
@@ -88,13 +88,13 @@ def sent(whole: Whole) -> WrittenObject:
 class _Filling(NamedTuple):
     """An object that is being put together: its tensors in their order."""
 
-    object: Handed
+    object: DelegatedUpload
     units: list[tuple[WriteUnit, LazyValues]]
 
     def whole(self) -> Whole:
         values = iter(values for _, values in self.units)
         pieces = tuple(next(values) if piece is None else piece for piece in self.object.pieces)
-        return Whole(self.object.hand_over(), pieces)
+        return Whole(self.object.delegate(), pieces)
 
 
 def send_objects(
@@ -139,11 +139,11 @@ def _fillings(
             workers.keep(unit.move.spec.nbytes or 0)
             write(unit)
         else:
-            handed = writer.hand_over(*unit.name)
-            if filling is not None and filling.object is not handed:
+            delegated = writer.delegate(*unit.name)
+            if filling is not None and filling.object is not delegated:
                 yield filling
                 filling = None
-            filling = filling or _Filling(handed, [])
+            filling = filling or _Filling(delegated, [])
             filling.units.append((unit, values))
     writer.write_object_graph()
     if filling is not None:

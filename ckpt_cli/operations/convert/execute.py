@@ -30,7 +30,7 @@ from formats.errors import (
 from formats.find.creating import create_writer
 from formats.find.registry import format_named
 from formats.model.object_keys import GRAPH_KEY
-from formats.store.local.removing import taking_back
+from formats.store.local.removing import cleaning_up
 from formats.store.work.workers import SERIAL, Workers
 from formats.tf.bundle.payload import chunks_checksum
 from formats.tf.bundle.writer import BundleWriter
@@ -39,9 +39,9 @@ from formats.wire.crc32c import mask
 from .bucket_tasks import can_be_shared, send_objects
 from .lazy import LazyValues, cast
 from .link import Shares, share
-from .placement import Spot, laid_out, units
+from .placement import ShardRange, laid_out, units
 from .plan import FULL, NONE, Outcome
-from .resume import Ledger, another_source, finished, known, letting_go
+from .resume import Ledger, another_source, discarding_journal, finished, known
 from .tasks import Copied, UnitRange, broken, compared, copied, different, done, overlap
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ if TYPE_CHECKING:
     from .resume import Resume
 
 
-_LAST = Spot(1 << 62, 0, 0)
+_LAST = ShardRange(1 << 62, 0, 0)
 """The position of moves that have no place in the order."""
 
 
@@ -208,7 +208,7 @@ def _carried_out(
 ) -> Outcome:
     """Share, copy and compare all tensors, and move the target into place."""
     shares, ledger = Shares(), Ledger(journal)
-    with _about(plan.source), writer, letting_go(journal, plan):
+    with _about(plan.source), writer, discarding_journal(journal, plan):
         if ways:
             assert isinstance(writer, BundleWriter)
             shares = share(plan, writer, ways, workers, advance)
@@ -273,7 +273,7 @@ def _is_made(plan: Plan, rehearsed: FormatWriter, workers: Workers, advance: Cal
             _compare(plan, found, Shares(), {}, workers, advance)
             graph = [*found[GRAPH_KEY].chunks()] if plan.object_graph is not None else []
             is_same = graph == ([] if plan.object_graph is None else [plan.object_graph.encode()])
-            return is_same and rehearsed.is_said_by(found)
+            return is_same and rehearsed.is_described_by(found)
     except _ANOTHER:
         return False
 
@@ -290,7 +290,7 @@ def _compare_in_place(
         with writer.reopen() as written:
             _compare(plan, written, Shares(), made, workers, advance)
     except BaseException:
-        with taking_back(writer.target.path):
+        with cleaning_up(writer.target.path):
             writer.withdraw()
         raise
 
@@ -474,7 +474,7 @@ def _comparisons(  # noqa: PLR0917  as `_compare`
             found = pieces.pop(extents)
         mine, values = found.file_range() if found.has_values else None, unit.values
         passed = made.get(unit.name)
-        if mine is not None and passed is not None and _is_held(plan, mine, passed) and may_be_proved:
+        if mine is not None and passed is not None and _is_read_back(plan, mine, passed) and may_be_proved:
             advance(mine.size)
             continue
         if mine is not None and values is not None:
@@ -493,7 +493,7 @@ def _comparisons(  # noqa: PLR0917  as `_compare`
         advance(move.spec.nbytes or 0)
 
 
-def _is_held(plan: Plan, found: FileRange, passed: Copied) -> bool:
+def _is_read_back(plan: Plan, found: FileRange, passed: Copied) -> bool:
     """Whether a tensor was read back from where a reader finds it; ConversionError for another checksum."""
     if not found.fits(passed.sum):
         raise different(plan.target, found.key)

@@ -188,7 +188,7 @@ def _cast(spec: TensorSpec, cast: DType | None) -> DType:
 
 
 def _misfit(spec: TensorSpec, cast: DType | None, output: Output) -> str | None:
-    """Return why a target cannot hold a tensor; None where it can."""
+    """Return why a target cannot hold a tensor; None if it can."""
     dtype = _cast(spec, cast)
     return None if output.holds(dtype) else f"{output.name} cannot store {dtype} tensors"
 

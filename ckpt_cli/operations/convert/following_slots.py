@@ -28,7 +28,7 @@ class FollowingSlots(NamedTuple):
     state: TrainingState
 
 
-class Into(NamedTuple):
+class SlotTarget(NamedTuple):
     """The generation to which slots of these names go, all of them for each weight.
 
     `key` says where by weight and meaning. `rate` turns values, and `title` names the optimizer in messages.
@@ -42,20 +42,22 @@ class Into(NamedTuple):
 
 
 def follow_weights(
-    state: TrainingState, weights: Sequence[Relation], into: Into | None = None
+    state: TrainingState, weights: Sequence[Relation], into: SlotTarget | None = None
 ) -> FollowingSlots:
     """Return slots laid out as their weights are; without `into`, numbers too, and all under their own keys.
 
-    Raises ConversionError where one tensor is made of a weight that has a slot and one that has none.
+    Raises ConversionError if one tensor is made of a weight that has a slot and one that has none.
     """
     relations: list[Relation] = []
     slots: dict[tuple[str, str], str] = {}
     for name in sorted(state.slot_names) if into is None else into.names:
         for relation in weights:
-            keys = _held(state, name, relation, into)
+            keys = _slots_of_relation(state, name, relation, into)
             if not keys:
                 continue
-            targets = _targets(keys, relation) if into is None else _told(state, name, relation, into)
+            targets = (
+                _targets(keys, relation) if into is None else _targets_by_name(state, name, relation, into)
+            )
             scale = _scale(state, name, into)
             relations.append(Relation(keys, targets, relation.steps, relation.row, scale))
             slots |= {(target, name): key for target, key in zip(relation.targets, targets, strict=True)}
@@ -68,7 +70,9 @@ def follow_weights(
     return FollowingSlots(relations, state)
 
 
-def _held(state: TrainingState, name: str, relation: Relation, into: Into | None) -> tuple[str, ...]:
+def _slots_of_relation(
+    state: TrainingState, name: str, relation: Relation, into: SlotTarget | None
+) -> tuple[str, ...]:
     """Return the slots of a name of what a relation is made of; of several all have it, or none."""
     held = [state.slots.get((source, name)) for source in relation.sources]
     keys = tuple(key for key in held if key is not None)
@@ -91,11 +95,13 @@ def _targets(keys: Sequence[str], relation: Relation) -> tuple[str, ...]:
     return tuple(f"{keys[0]}/{at}" if several else keys[0] for at in range(len(relation.targets)))
 
 
-def _told(state: TrainingState, name: str, relation: Relation, into: Into) -> tuple[str, ...]:
+def _targets_by_name(
+    state: TrainingState, name: str, relation: Relation, into: SlotTarget
+) -> tuple[str, ...]:
     return tuple(into.key(target, _meaning(state, name)) for target in relation.targets)
 
 
-def _scale(state: TrainingState, name: str, into: Into | None) -> float:
+def _scale(state: TrainingState, name: str, into: SlotTarget | None) -> float:
     if into is None:
         return 1.0
     slot = state.known[0].slot(_meaning(state, name))

@@ -31,18 +31,25 @@ from formats.torch.keys import escaped, in_dictionary, unescaped
 
 from ..select.name_map import MapRow, Name, NameMap, packs_hints
 from ..select.relations import Relation, inverted, relate
-from ..select.view import Constant, Relaid
+from ..select.view import Constant, DerivedReader
 from .accounting import KEEP_OPTIMIZER
 from .following_slots import follow_weights
-from .framework_optimizer import WEIGHTS_ONLY, ModelWeights, as_in, bring_back, chosen_optimizer, follow
+from .framework_optimizer import (
+    WEIGHTS_ONLY,
+    ModelWeights,
+    as_in,
+    chosen_optimizer,
+    follow,
+    optimizer_for_keras,
+)
 from .framework_optimizer import ReturnedWeights as Trained
 from .hub.back import way_back
 from .hub.google import google_model
 from .hub.layout import CONFIG, TIED, config_of, hub_model, hub_model_back
-from .hub.ties import Tie, tell_other_values
+from .hub.ties import Tie, warn_of_unequal_ties
 from .keras.exports import without_copies
 from .keras.sides import side_of
-from .optimizers import Given
+from .optimizers import OptimizerOptions
 from .plan import Dropped
 
 if TYPE_CHECKING:
@@ -95,7 +102,7 @@ class FrameworkLayout(NamedTuple):
     nests: bool = False
     """Whether the target has a place for optimizer state next to the weights."""
 
-    given: Given = Given()
+    given: OptimizerOptions = OptimizerOptions()
     """The options about the optimizer that no file contains."""
 
     hub: HubConfig | None = None
@@ -112,7 +119,7 @@ class FrameworkLayout(NamedTuple):
 class LayoutResult(NamedTuple):
     """A checkpoint in another layout, the map that was used, and notes about it."""
 
-    reader: Relaid
+    reader: DerivedReader
     names: NameMap
     dropped: tuple[Dropped, ...]
     notes: tuple[str, ...]
@@ -137,7 +144,7 @@ class LayoutResult(NamedTuple):
     def holds_optimizer(self) -> bool:
         return not isinstance(self.facts, Nothing)
 
-    def told(self, plan: Plan) -> Plan:
+    def source_plan(self, plan: Plan) -> Plan:
         """Return a plan made of this reader's tensors as one that names those of the file."""
         self._check_names(plan)
         origins = self.reader.origins
@@ -271,7 +278,7 @@ def _by_map(
     following = None if state is None else follow_weights(state, relations)
     relations += following.relations if following is not None else []
     of_keras = layout.way == TENSORFLOW and config is not None
-    laid = Relaid(reader, relations, constants, of_keras=of_keras, keeps_facts=layout.way is None)
+    laid = DerivedReader(reader, relations, constants, of_keras=of_keras, keeps_facts=layout.way is None)
     laid.states = () if following is None else (following.state,)
     return LayoutResult(laid, names, tuple(dropped), (*notes, *laid.left_out()))
 
@@ -358,9 +365,9 @@ def _of_hub(
         Tie(Relation((called[row.old.text],), (row.new.text,), row.steps), partner)
         for row, partner in model.ties(shapes)
     ]
-    tell_other_values(reader, relations, ties)
+    warn_of_unequal_ties(reader, relations, ties)
     dropped += [Dropped(called[name], TIED) for name in shapes if name not in names]
-    laid = Relaid(reader, relations, _counts(relations))
+    laid = DerivedReader(reader, relations, _counts(relations))
     metadata = SafetensorsFacts({"format": "pt"})
     return LayoutResult(
         laid, names, tuple(dropped), (), metadata=metadata, beside=_configured(reader, layout)
@@ -377,7 +384,7 @@ def _of_google(reader: FormatReader, keys: Sequence[str], model: GoogleModel) ->
     relations = relate(names, {name: reader.specs[name].shape for name in names}).relations
     metadata = SafetensorsFacts({"format": "pt"})
     return LayoutResult(
-        Relaid(reader, relations),
+        DerivedReader(reader, relations),
         names,
         tuple(dropped),
         model.notes(reader),
@@ -404,7 +411,7 @@ def _back_to_hub(reader: FormatReader, keys: Sequence[str], layout: FrameworkLay
             raise ConversionError(message, path=reader.location.path, hints=(_HUB_CONFIG, _MAP))
         return None
     back = way_back(reader, keys, model, like)
-    laid = Relaid(reader, back.relations)
+    laid = DerivedReader(reader, back.relations)
     return LayoutResult(
         laid,
         back.names,
@@ -445,7 +452,7 @@ class _Model(NamedTuple):
 
     unit: Unit
     facts: KerasFacts
-    told: str = ""
+    layer_notes: str = ""
     """Without one, what its layers are taken for."""
 
     @property
@@ -464,7 +471,8 @@ class _Model(NamedTuple):
         if self.is_configured:
             return remarks
         classes = (
-            f"without a configuration, ckpt identified the layers by the names of their weights: {self.told}"
+            "without a configuration, ckpt identified the layers by the names of their weights: "
+            f"{self.layer_notes}"
         )
         return [
             classes,
@@ -484,11 +492,11 @@ def _model_of(reader: FormatReader, keys: Iterable[str], facts: KerasFacts) -> _
             message, path=reader.location.path, key=next(iter(variables), None), hints=_model_hints()
         )
     try:
-        unit, told = model_in(reader, variables)
+        unit, layer_notes = model_in(reader, variables)
     except ConversionError as error:
         error.hints = (*_model_hints(), leave_out(error.key or ""))
         raise
-    return _Model(unit, facts, told)
+    return _Model(unit, facts, layer_notes)
 
 
 def _variables(reader: FormatReader, keys: Iterable[str]) -> dict[str, None]:
@@ -526,11 +534,13 @@ def _to_pytorch(reader: FormatReader, keys: Sequence[str], layout: FrameworkLayo
         relations, constants, facts, idle, more = follow(reader, model.unit, optimizer, weights)
         dropped, notes = [*dropped, *idle], [*notes, *more]
     elif layout.like is not None:
-        relations, constants = _beside(layout.like, relations, constants)
-    return LayoutResult(Relaid(reader, relations, constants), names, tuple(dropped), tuple(notes), facts)
+        relations, constants = _under_known_keys(layout.like, relations, constants)
+    return LayoutResult(
+        DerivedReader(reader, relations, constants), names, tuple(dropped), tuple(notes), facts
+    )
 
 
-def _beside(
+def _under_known_keys(
     right: FormatReader, relations: Sequence[Relation], constants: Sequence[Constant]
 ) -> tuple[list[Relation], list[Constant]]:
     """Return tensors under the keys of the one dictionary in another checkpoint that has them."""
@@ -599,7 +609,7 @@ def _to_tensorflow(reader: FormatReader, keys: Sequence[str], layout: FrameworkL
     relations = _of_keys(related.relations, called)
     notes = model.notes(back=True)
     if facts.config is not None:  # The configuration checks the shapes.
-        fill(from_config(facts.config), Relaid(reader, relations, of_keras=True))
+        fill(from_config(facts.config), DerivedReader(reader, relations, of_keras=True))
     every = reader.facts.beside() if isinstance(reader.facts, Rich) else ()
     beside = FirstNames(name for name in every if torch is None or not name.startswith(torch.path))
     if beside.count and layout.like is None:
@@ -607,12 +617,14 @@ def _to_tensorflow(reader: FormatReader, keys: Sequence[str], layout: FrameworkL
     optimizer = None
     constants: list[Constant] = []
     if torch is not None:
-        returned = bring_back(reader, torch, Trained(model.unit, related.relations), layout.given, facts)
+        returned = optimizer_for_keras(
+            reader, torch, Trained(model.unit, related.relations), layout.given, facts
+        )
         relations, optimizer = [*relations, *returned.relations], returned.optimizer
         notes += returned.notes
     if layout.like is not None:
         relations, constants = as_in(layout.like, facts, model.unit, relations, optimizer)
-    laid = Relaid(reader, relations, constants, of_keras=True)
+    laid = DerivedReader(reader, relations, constants, of_keras=True)
     return LayoutResult(laid, names, tuple(dropped), tuple(notes), optimizer=optimizer)
 
 
@@ -630,14 +642,14 @@ def _model_back(layout: FrameworkLayout) -> _Model:
             "model, or a map"
         )
         raise ConversionError(message, hints=(*_model_hints(), _LIKE))
-    unit, told = model_in(like, _variables(like, like.specs), whole=False)
-    return _Model(unit, facts, told)
+    unit, layer_notes = model_in(like, _variables(like, like.specs), whole=False)
+    return _Model(unit, facts, layer_notes)
 
 
 def _weights_in(reader: FormatReader, keys: Sequence[str], names: Sequence[str]) -> dict[str, str]:
     """Return the keys of a model's tensors by their names in PyTorch, at any depth of dictionaries.
 
-    Raises ConversionError where no dictionary has all of them, or several have.
+    Raises ConversionError if no dictionary has all of them, or several have.
     """
     prefixes = _dictionaries(keys, names)
     found = [prefix for prefix, missing in prefixes.items() if not missing]

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from formats.errors import ConversionError
 from formats.keras.in_pytorch import model_names
 from formats.keras.model import trained_order
-from formats.keras.optimizer_settings import generation_told, settings_in
+from formats.keras.optimizer_settings import generation_of_config, settings_in
 from formats.keras.optimizer_state import stored_state, titled
 from formats.keras.optimizers import KERAS3, PYTORCH
 from formats.keras.optimizers_in_pytorch import GROUPS, NO_STEP, lack_of, remark_on, settings_of
-from formats.keras.slot_owners import held_slots, idle_slots, is_told, owned
+from formats.keras.slot_owners import are_owners_known, idle_slots, owned, owned_slots
 from formats.keras.training_state import ITERATIONS
 from formats.keras.training_state import LEARNING_RATE as RATE
 from formats.torch.facts import TorchFacts
@@ -23,7 +23,7 @@ from formats.torch.optimizer import optimizers_in
 from formats.torch.state import MOST_STEPS, NamedOptimizer, slot_key, weight_key, write
 
 from ..select.view import Constant
-from .following_slots import Into, follow_weights, is_trained
+from .following_slots import SlotTarget, follow_weights, is_trained
 from .optimizers import reason_of_idle
 from .plan import Dropped
 
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from formats.torch.optimizer import TorchOptimizer
 
     from ..select.relations import Relation
-    from .optimizers import Given
+    from .optimizers import OptimizerOptions
 
 
 WEIGHTS_ONLY = "pass --kind variable to leave out optimizer state"
@@ -85,9 +85,9 @@ def follow(reader: FormatReader, model: Unit, state: TrainingState, weights: Mod
 
 def _followed(reader: FormatReader, model: Unit, state: TrainingState, weights: ModelWeights) -> Followed:
     shapes = {key: spec.shape for key, spec in reader.specs.items()}
-    held = held_slots(state, model, shapes)
-    _check_row(state, is_known=is_told(state, held))
-    settings = _told_settings(reader, state)
+    held = owned_slots(state, model, shapes)
+    _check_row(state, is_known=are_owners_known(state, held))
+    settings = _known_settings(reader, state)
     idle = idle_slots(state, held)
     every = owned(state, model, shapes)
     kept = {at: key for at, key in every.slots.items() if key not in idle}
@@ -107,7 +107,7 @@ def _followed(reader: FormatReader, model: Unit, state: TrainingState, weights: 
         return slot_key(numbers[name], row.slot(meaning).pytorch)
 
     title = titled(state)
-    following = follow_weights(state, [*changed], Into(PYTORCH, slots, key, settings[RATE], title))
+    following = follow_weights(state, [*changed], SlotTarget(PYTORCH, slots, key, settings[RATE], title))
     if row.name != NO_STEP:
         state = state._replace(values={**state.values, ITERATIONS: _steps(reader, state)})
     written = write(state, [*weights.names, *(one.key for one in weights.constants)], names)
@@ -138,7 +138,7 @@ def _check_row(state: TrainingState, *, is_known: bool) -> None:
         )
 
 
-def _told_settings(reader: FormatReader, state: TrainingState) -> dict[str, Any]:
+def _known_settings(reader: FormatReader, state: TrainingState) -> dict[str, Any]:
     """Return the optimizer's settings, those that tensors hold as they hold them."""
     name, title = state.known[0].name, titled(state)
     found = {**state.settings, **{rate: _value(reader, state, rate) for rate in state.rates}}
@@ -233,7 +233,9 @@ class ReturnedWeights(NamedTuple):
     relations: Sequence[Relation]
 
 
-def chosen_optimizer(reader: FormatReader, wanted: Collection[str], given: Given) -> TorchOptimizer | None:
+def chosen_optimizer(
+    reader: FormatReader, wanted: Collection[str], given: OptimizerOptions
+) -> TorchOptimizer | None:
     """Return the optimizer whose tensors are chosen. Raises ConversionError if they belong to several.
 
     One that keeps none, as SGD without momentum, is meant where the steps are given that it has taken.
@@ -259,11 +261,11 @@ def chosen_optimizer(reader: FormatReader, wanted: Collection[str], given: Given
     return found[0] if found else None
 
 
-def bring_back(
+def optimizer_for_keras(
     reader: FormatReader,
     torch: TorchOptimizer,
     weights: ReturnedWeights,
-    given: Given,
+    given: OptimizerOptions,
     config: KerasFacts,
 ) -> Returned:
     """Return an optimizer's state for Keras.
@@ -278,7 +280,9 @@ def bring_back(
         raise
 
 
-def _returned(named: NamedOptimizer, weights: ReturnedWeights, given: Given, config: KerasFacts) -> Returned:
+def _returned(
+    named: NamedOptimizer, weights: ReturnedWeights, given: OptimizerOptions, config: KerasFacts
+) -> Returned:
     state, parameters = named.state(by_name=True), named.numbers
     row, settings = state.known[0], state.settings
     rate = settings[RATE] if given.learning_rate is None else given.learning_rate
@@ -286,7 +290,7 @@ def _returned(named: NamedOptimizer, weights: ReturnedWeights, given: Given, con
     _check_parameters(named.title, weights.model, parameters, trained)
     made = [slot for slot in row.slots if slot.pytorch and (not slot.made_by or settings.get(slot.made_by))]
     slots = [slot.pytorch for slot in made]
-    following = follow_weights(state, trained, Into(KERAS3, slots, _slot_key, rate, named.title))
+    following = follow_weights(state, trained, SlotTarget(KERAS3, slots, _slot_key, rate, named.title))
     for parameter, name in state.slots:
         if name not in slots:
             message = f"{named.title} has {name!r:.60} for this parameter, but its settings do not use it"
@@ -296,17 +300,17 @@ def _returned(named: NamedOptimizer, weights: ReturnedWeights, given: Given, con
     return Returned(following.relations, state, _notes_to_keras(state, config))
 
 
-def _count(named: NamedOptimizer, given: Given) -> int:
+def _count(named: NamedOptimizer, given: OptimizerOptions) -> int:
     if given.iterations is not None:
         return given.iterations
-    if named.told[0] == NO_STEP:
+    if named.class_and_settings[0] == NO_STEP:
         message = "PyTorch's SGD does not store a step count, but Keras' SGD needs one"
         raise ConversionError(message, hints=("pass the step count with --iterations N",))
     return named.steps()
 
 
 def _notes_to_keras(state: TrainingState, config: KerasFacts) -> list[str]:
-    row, generation = state.known[0], generation_told(config) or ""
+    row, generation = state.known[0], generation_of_config(config) or ""
     _, settings = settings_in(config)
     others = [
         f"{name}={value:.9g} (configuration: {settings[name]:.9g})"
@@ -319,8 +323,8 @@ def _notes_to_keras(state: TrainingState, config: KerasFacts) -> list[str]:
         "Keras uses the values of the configuration, except for a learning rate that is stored in the file"
     )
     remark = remark_on(row.name, generation, state.settings)
-    told = (f"the file has {', '.join(others)}; {goes_on}" if others else None, remark)
-    return [f"torch.optim.{row.pytorch}: {each}" for each in told if each]
+    remarks = (f"the file has {', '.join(others)}; {goes_on}" if others else None, remark)
+    return [f"torch.optim.{row.pytorch}: {each}" for each in remarks if each]
 
 
 def _check_parameters(
@@ -357,7 +361,7 @@ def as_in(
     constants: list[Constant] = []
     theirs = stored_state(like, config) if optimizer is not None else None
     if theirs is not None and optimizer is not None:
-        held = held_slots(theirs, model, {key: spec.shape for key, spec in like.specs.items()})
+        held = owned_slots(theirs, model, {key: spec.shape for key, spec in like.specs.items()})
         for name, variable in names.items():
             for (whose, meaning), slot in held.items():
                 if whose == id(variable):

@@ -25,7 +25,7 @@ def refuse_unlisted(path: Location, format_name: str) -> None:
         raise ConversionError(message, path=path, hints=("remove --update-state",))
 
 
-def state_beside(path: Location) -> StateFile | None:
+def state_file_of(path: Location) -> StateFile | None:
     """Return the state file next to a checkpoint. Raises CorruptCheckpointError if it cannot be read."""
     state_path = path.beside(FILE_NAME)
     return StateFile.read(state_path) if state_path.is_file() else None
@@ -35,5 +35,5 @@ def make_latest(path: Location) -> None:
     """Make a checkpoint the latest in the state file next to it; a bundle is recorded by its prefix."""
     directory, name = bundle_prefix(path).split_name()
     with holding(directory):
-        state = state_beside(path) or StateFile(name)
+        state = state_file_of(path) or StateFile(name)
         replace_file(directory / FILE_NAME, state.with_latest(name, time.time()).text())

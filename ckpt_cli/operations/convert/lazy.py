@@ -119,7 +119,7 @@ class Computed(LazyTensor):
             source.finish()
 
     def pieces(self) -> list[tuple[Extents, LazyTensor]]:
-        """Return the slices that all origins have, each made of theirs; none where they leave gaps."""
+        """Return the slices that all origins have, each made of theirs; none if they leave gaps."""
         slices = [origin.pieces() for origin in self.origins]
         regions = [region_of(extents, self.spec.shape) for extents, _ in slices[0]]
         if len({tuple(extents for extents, _ in found) for found in slices}) > 1:
@@ -235,16 +235,18 @@ class LazyValues(NamedTuple):
         size = self.size or 1
         return PIECE * size // max(size, *(source.size for source in self.sources))
 
-    def told(self, sums: Sums) -> tuple[int, ...]:
+    def stored_checksums(self, sums: Sums) -> tuple[int, ...]:
         """Return the checksums of what was read, where that of what was made does not tell them."""
         if self.make is None:
             return () if sums.made.crc32 is None else (sums.made.crc32,)
-        return tuple(source.told(read) for source, read in zip(self.sources, sums.read, strict=True))
+        return tuple(
+            source.stored_checksum(read) for source, read in zip(self.sources, sums.read, strict=True)
+        )
 
     def claimed(self, begin: int, end: int, claim: Claim) -> Sums | None:
         """Return the checksums of a range that is in its place, as a journal has them; None without one."""
         sums = self.sums()
-        if len(claim.read) != len(self.told(sums)):
+        if len(claim.read) != len(self.stored_checksums(sums)):
             return None
         sums.made, sums.kept = Sum(claim.made, claim.size), claim.size
         if self.make is None:
@@ -268,7 +270,7 @@ class LazyValues(NamedTuple):
 
 
 def values_of(tensor: LazyTensor, spec: TensorSpec) -> LazyValues | None:
-    """Return what a tensor's bytes in the dtype of `spec` are made of; None where it must be streamed."""
+    """Return what a tensor's bytes in the dtype of `spec` are made of; None if it must be streamed."""
     if spec.dtype.itemsize is None:
         return None
     wanted = cast(tensor, spec.dtype)

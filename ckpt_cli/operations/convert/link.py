@@ -18,7 +18,7 @@ from formats.core.words import counted
 from formats.location import Location
 from formats.model.checkpoint_files import bundle, bundle_prefix
 from formats.store.ranges import FileRange, Sum, cut
-from formats.tf.bundle.shards import HARD_LINKS, LINK, Brought, why_not_shared
+from formats.tf.bundle.shards import HARD_LINKS, LINK, ShardTransfer, why_not_shared
 from formats.wire.crc32c import mask
 
 from .lazy import LazyValues, cast
@@ -39,11 +39,11 @@ class _File(NamedTuple):
     """A shared file: how it was shared, if at all, and its number as a shard."""
 
     shard: int
-    brought: Brought
+    transfers: ShardTransfer
 
     @property
     def is_taken(self) -> bool:
-        return self.brought.way is not None
+        return self.transfers.way is not None
 
 
 class Shares:
@@ -87,7 +87,7 @@ class Shares:
         for unit, found in _ranges(plan):
             if found is not None and found.size and found.file.path not in self._files:
                 refusal = why_not_shared(_location(found), plan.target)
-                self._files[found.file.path] = _File(0, Brought(None if refusal else "", refusal))
+                self._files[found.file.path] = _File(0, ShardTransfer(None if refusal else "", refusal))
             self._count(unit, shared=found is not None and self._has(found))
 
     def _has(self, found: FileRange) -> bool:
@@ -110,7 +110,7 @@ class Shares:
         (copied, new), (stay, old) = zip(self._counts, self._sizes, strict=True)
         notes = []
         if refused:
-            why = self._files[refused[0]].brought.refusal
+            why = self._files[refused[0]].transfers.refusal
             notes.append(f"copied {_named(refused)}, which cannot be shared: {why}")
         elif not taken:
             notes.append(f"nothing is shared, so everything is copied: {plan.sources[0].format.unshared}")
@@ -118,7 +118,7 @@ class Shares:
             share, copy = ("would share", "would copy") if dry_run else ("shared", "copied")
             rest = f"; {copy} {counted(copied, 'tensor')} ({new:,} bytes)" if copied else ""
             notes.append(f"{share} {_named(taken)} ({counted(stay, 'tensor')}, {old:,} bytes){rest}")
-        if any(file.brought.way == LINK for file in taken.values()) and not _is_over_itself(plan):
+        if any(file.transfers.way == LINK for file in taken.values()) and not _is_over_itself(plan):
             notes.append(HARD_LINKS)
         return notes
 

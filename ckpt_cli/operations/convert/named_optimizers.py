@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from formats.model.reader import FormatReader
     from formats.tf.graph.invent import Invented
 
-    from .optimizers import Given
+    from .optimizers import OptimizerOptions
 
 
 _SUM_OF_GRADIENTS = (
@@ -58,7 +58,7 @@ class _Optimizer(NamedTuple):
 class NamedOptimizers:
     """The optimizers among names; `origins` are the source's keys by name."""
 
-    def __init__(self, source: FormatReader, given: Given, origins: Mapping[str, str]) -> None:
+    def __init__(self, source: FormatReader, given: OptimizerOptions, origins: Mapping[str, str]) -> None:
         self.source = source
         self.given = given
         self.origins = origins
@@ -124,7 +124,7 @@ class NamedOptimizers:
         ]
 
     def _steps(self, one: _Optimizer) -> StepCount | None:
-        return steps_taken(self.source, one.state, alone=one.alone, asked=self.given.iterations)
+        return steps_taken(self.source, one.state, alone=one.alone, requested=self.given.iterations)
 
     def _count(self, key: str, called: str, steps: StepCount) -> Move:
         import numpy as np

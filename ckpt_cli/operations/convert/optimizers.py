@@ -78,7 +78,7 @@ GENERATIONS = (KERAS2, KERAS3)
 """What --generation takes."""
 
 
-class Given(NamedTuple):
+class OptimizerOptions(NamedTuple):
     """The options about an optimizer that no file contains."""
 
     iterations: int | None = None
@@ -99,12 +99,12 @@ def known_optimizer(name: str) -> str:
     raise ValueError(f"{name!r:.60} is not a known optimizer; expected one of {known}, Adafactor, Muon")
 
 
-def contradiction(source: FormatReader, said: str | None, known: str) -> ConversionError | None:
+def contradiction(source: FormatReader, optimizer_name: str | None, known: str) -> ConversionError | None:
     """Return the error of --optimizer, if SRC calls its optimizer otherwise."""
     row = named(known)
-    if said is None or not known or named(said) is row or row is None:
+    if optimizer_name is None or not known or named(optimizer_name) is row or row is None:
         return None
-    message = f"--optimizer says {said}, but the optimizer of SRC is {known}"
+    message = f"--optimizer says {optimizer_name}, but the optimizer of SRC is {known}"
     return ConversionError(message, path=source.location.path, hints=("remove --optimizer",))
 
 
@@ -159,7 +159,7 @@ def carry(  # noqa: PLR0917  from, to, by which variables, and with what
     template: FormatReader,
     there: Sequence[TrainingState],
     pairs: Mapping[str, str],
-    given: Given,
+    given: OptimizerOptions,
     *,
     partial: bool = False,
 ) -> Carried:
@@ -268,7 +268,7 @@ class _Pair(NamedTuple):
     mine: TrainingState
     theirs: TrainingState
     pairs: Mapping[str, str]
-    given: Given
+    given: OptimizerOptions
     alone: bool
 
     def carry(self, carried: _Carrying) -> None:
@@ -310,7 +310,7 @@ class _Pair(NamedTuple):
         """Return the decay of a legacy optimizer on either side, and the steps that SRC's has taken."""
         if row.name != "Nadam":
             return None, 0
-        steps = steps_taken(self.source, self.mine, alone=self.alone, asked=self.given.iterations)
+        steps = steps_taken(self.source, self.mine, alone=self.alone, requested=self.given.iterations)
         for reader, state in ((self.source, self.mine), (self.template, self.theirs)):
             if state.generation == LEGACY and "decay" in state.numbers:
                 return float(reader[state.numbers["decay"][0]].read()), steps.taken if steps else 0
@@ -325,11 +325,11 @@ class _Pair(NamedTuple):
         paired = set(self.pairs.values())
         lost = {key for (variable, _), key in self.mine.slots.items() if variable in paired}
         counts = self.mine.numbers.get(ITERATIONS, ()) if ITERATIONS in self.theirs.numbers else ()
-        told = "TEMPLATE stores the step count under another key"
+        count_note = "TEMPLATE stores the step count under another key"
         if self.given.iterations is not None:
-            told = f"--iterations {self.given.iterations} replaces the step count of SRC"
+            count_note = f"--iterations {self.given.iterations} replaces the step count of SRC"
         for key in self.mine.keys - used - lost - carried.dropped.keys():
-            carried.dropped[key] = told if key in counts else kept
+            carried.dropped[key] = count_note if key in counts else kept
 
     def _say(self, row: Optimizer, into: Optimizer, notes: list[str]) -> None:
         mine, theirs = self.mine, self.theirs
@@ -391,8 +391,10 @@ class _Pair(NamedTuple):
         classes = [
             rows or {snake_case(state.title)} for rows, state in zip(named_so, (mine, theirs), strict=True)
         ]
-        told = classes[0] & classes[1] - ({snake_case(UNKNOWN_CLASS)} if not self._is_one_layout else set())
-        return mine.generation == theirs.generation and bool(told) and shapes[0] == shapes[1] != []
+        shared_classes = classes[0] & classes[1] - (
+            {snake_case(UNKNOWN_CLASS)} if not self._is_one_layout else set()
+        )
+        return mine.generation == theirs.generation and bool(shared_classes) and shapes[0] == shapes[1] != []
 
     @property
     def _is_one_layout(self) -> bool:
@@ -464,7 +466,7 @@ class _Pair(NamedTuple):
         return np.zeros(spec.shape, spec.dtype.numpy)
 
     def _factor(self, row: Optimizer, meaning: str, notes: list[str]) -> float | None:
-        """Return what turns a slot's value into TEMPLATE's; None where it is the same."""
+        """Return what turns a slot's value into TEMPLATE's; None if it is the same."""
         ways = self.mine.generation, self.theirs.generation
         return factor_between(row.slot(meaning), *ways, lambda: self._rate(row, notes))
 
@@ -480,8 +482,8 @@ class _Pair(NamedTuple):
         ):
             rate = stored_rate(reader, state)
             if rate is not None:
-                said = f"momentum is converted with the learning rate of {side}, {rate:.6g}"
-                notes += [said] if said not in notes else []
+                note = f"momentum is converted with the learning rate of {side}, {rate:.6g}"
+                notes += [note] if note not in notes else []
                 return rate
         summing = self.mine if self.mine.generation in SUMS else self.theirs
         what = self.mine.spelled(row)
@@ -505,8 +507,8 @@ class _Pair(NamedTuple):
             if held is not None and (same or name in _ALIKE):
                 origins.update({key: Origin(own) for key, own in zip(keys, _alike(held, keys), strict=True)})
             origins.update({key: Origin(self.pairs[key]) for key in keys if key in self.pairs})
-        told = mine.rate if LEARNING_RATE not in mine.numbers else None
-        rate = told if self.given.learning_rate is None else self.given.learning_rate
+        stored_rate = mine.rate if LEARNING_RATE not in mine.numbers else None
+        rate = stored_rate if self.given.learning_rate is None else self.given.learning_rate
         if rate is not None:
             for key in theirs.numbers.get(LEARNING_RATE, ()):
                 origins[key] = Origin(value=self._number(key, rate))
@@ -522,7 +524,7 @@ class _Pair(NamedTuple):
             state = state._replace(numbers={**state.numbers, ITERATIONS: tuple(named)})
         if self.mine.generation == self.theirs.generation == TF1 and self.given.iterations is None:
             return {}
-        steps = steps_taken(self.source, state, alone=self.alone, asked=self.given.iterations)
+        steps = steps_taken(self.source, state, alone=self.alone, requested=self.given.iterations)
         origins: dict[str, Origin] = {}
         powers = [key for name in POWERS for key in self.theirs.numbers.get(name, ())]
         has_global_step = self.theirs.generation == TF1 and is_count(self.template, GLOBAL_STEP)
@@ -541,7 +543,7 @@ class _Pair(NamedTuple):
                 steps.key is not None and self.source.specs[steps.key].dtype is self.template.specs[key].dtype
             )
             origins[key] = Origin(steps.key) if copied else Origin(value=self._number(key, steps.taken))
-        if steps.key is None or steps.told_by == GLOBAL_STEP:
+        if steps.key is None or steps.counted_from == GLOBAL_STEP:
             notes.append(steps.sentence("the step count"))
         for name in POWERS:
             for key in self.theirs.numbers.get(name, ()):
@@ -550,7 +552,7 @@ class _Pair(NamedTuple):
         return origins
 
     def _no_steps(self, row: Optimizer, into: Optimizer, *, is_wanted: bool) -> StepCount:
-        """Return 0 steps; raise ConversionError where the state depends on a count that SRC does not tell."""
+        """Return 0 steps; raise ConversionError if the state depends on a count that SRC does not tell."""
         if is_wanted and (into.counts or self.theirs.generation == OPTAX):
             error = self._refused(
                 f"SRC does not store the step count of {self.mine.spelled(row)}, but "

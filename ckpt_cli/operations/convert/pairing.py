@@ -29,7 +29,7 @@ from .accounting import (
 from .keras.models import pairs_between_models
 from .keras.sides import Differing, differing_optimizers, paired_by_model, sides
 from .lazy import scaled
-from .optimizers import Carried, Given, OptimizerError, carry, contradiction
+from .optimizers import Carried, OptimizerError, OptimizerOptions, carry, contradiction
 from .placement import layout_of
 from .plan import Dropped, Move, Plan
 
@@ -56,7 +56,7 @@ class Strictness(NamedTuple):
     """Whether TEMPLATE's slots and optimizer stay, even if SRC has some."""
 
     cast: DType | None = None
-    given: Given = Given()
+    given: OptimizerOptions = OptimizerOptions()
 
 
 class Pairing(NamedTuple):
@@ -81,7 +81,7 @@ class Pairing(NamedTuple):
         return {**self.pairs, **carried}
 
 
-class _Given(NamedTuple):
+class _PairingInput(NamedTuple):
     """The input of pairing: keys of SRC, by their new names if any, and TEMPLATE."""
 
     source: FormatReader
@@ -102,12 +102,12 @@ def pair(
     """Return which tensor of `source` goes where in `template`.
 
     `names` are the source's keys, full names and object paths after rules that change them.
-    Raises ConversionError where an optimizer's state has no place in TEMPLATE's.
+    Raises ConversionError if an optimizer's state has no place in TEMPLATE's.
     """
-    told = sides(source, template, rules.given)
-    differing = told.reason if isinstance(told, Differing) else ""
-    model = None if isinstance(told, Differing) else told
-    given = _Given(source, keys, template, rules, names, model)
+    both_sides = sides(source, template, rules.given)
+    differing = both_sides.reason if isinstance(both_sides, Differing) else ""
+    model = None if isinstance(both_sides, Differing) else both_sides
+    given = _PairingInput(source, keys, template, rules, names, model)
     if rules.keep_optimizer or model is None:
         return (_pair_weights if rules.keep_optimizer else _pair_files)(given)._replace(differing=differing)
     mine, theirs = (side.states for side in model)
@@ -133,7 +133,7 @@ def pair(
     return pairing._replace(left=_left(mine, set(keys), pairing))
 
 
-def _pair_weights(given: _Given) -> Pairing:
+def _pair_weights(given: _PairingInput) -> Pairing:
     """Pair everything except optimizer state. TEMPLATE keeps its own."""
     source, keys, template = given.source, given.keys, given.template
     here, there = _state_in(source), _state_in(template)
@@ -147,10 +147,10 @@ def _pair_weights(given: _Given) -> Pairing:
     return Pairing(pairs, Carried(dropped=dropped), tuple(notes))
 
 
-def _pair_files(given: _Given) -> Pairing:
+def _pair_files(given: _PairingInput) -> Pairing:
     """Pair without a model: optimizer state by names, which have the same meaning within one class.
 
-    Raises ConversionError where one side's optimizer is not the other's, unless `partial`:
+    Raises ConversionError if one side's optimizer is not the other's, unless `partial`:
     then TEMPLATE keeps its own.
     """
     source, keys, template, rules = given.source, given.keys, given.template, given.rules
@@ -217,7 +217,7 @@ def _own_keys(reader: FormatReader, states: Sequence[TrainingState]) -> set[str]
 
 
 def _pair_by_names(
-    given: _Given, keys: Sequence[str], notes: list[str], *, without: Container[str]
+    given: _PairingInput, keys: Sequence[str], notes: list[str], *, without: Container[str]
 ) -> dict[str, str]:
     """Return the key of SRC by that of TEMPLATE: of `keys` on one side, of all but `without` on the other."""
     source, _, template, rules, names, model = given
@@ -245,8 +245,8 @@ def _pair_by_names(
     ]
     if names is not None:
         # A new name is what the user wants: its full name may be that of another tensor.
-        said: list[tuple[_Naming, _Naming]] = [*places, (new.get, called[1].get)]
-        for mine, theirs in said:
+        lookups: list[tuple[_Naming, _Naming]] = [*places, (new.get, called[1].get)]
+        for mine, theirs in lookups:
             _join(pairs, [k for k in keys if k in names.mapped or new[k] != k], wanted, mine, theirs)
         # A mapped key goes to its target or nowhere.
         keys = [key for key in keys if key not in names.mapped]

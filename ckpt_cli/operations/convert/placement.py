@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from .plan import Move, Plan
 
 
-class Spot(NamedTuple):
+class ShardRange(NamedTuple):
     """A place in a bundle; what is empty shares its offset with what follows it."""
 
     shard: int
@@ -37,7 +37,7 @@ class Spot(NamedTuple):
 Name = tuple[str, Extents | None]
 """A tensor's key in the target; of a slice, which one, too."""
 
-Layout = Mapping[Name, Spot]
+Layout = Mapping[Name, ShardRange]
 """The place of each tensor and slice; empty if no placement must be kept."""
 
 _GRAPH: Name = (GRAPH_KEY, None)
@@ -47,22 +47,24 @@ def layout_of(reader: FormatReader, names: Iterable[tuple[str, str]]) -> Layout:
     """Return the placement of a bundle's tensors; `names` gives their keys in the target and in the
     bundle.
     """
-    layout: dict[Name, Spot] = {}
+    layout: dict[Name, ShardRange] = {}
     if not reader.format.is_bundle:
         return layout
     for new, old in names:
         tensor = reader[old]
-        spots: dict[Name, Spot] = {(new, extents): _spot(piece) for extents, piece in tensor.pieces()}
-        layout.update(spots)
-        layout[new, None] = min(spots.values()) if spots else _spot(tensor)
+        ranges: dict[Name, ShardRange] = {
+            (new, extents): _shard_range(piece) for extents, piece in tensor.pieces()
+        }
+        layout.update(ranges)
+        layout[new, None] = min(ranges.values()) if ranges else _shard_range(tensor)
     if reader.object_graph is not None:
-        layout[_GRAPH] = _spot(reader[GRAPH_KEY])
+        layout[_GRAPH] = _shard_range(reader[GRAPH_KEY])
     return layout
 
 
-def _spot(tensor: LazyTensor) -> Spot:
+def _shard_range(tensor: LazyTensor) -> ShardRange:
     stored = tensor.stored
-    return Spot(stored.shard or 0, stored.offset or 0, tensor.spec.nbytes or 0)
+    return ShardRange(stored.shard or 0, stored.offset or 0, tensor.spec.nbytes or 0)
 
 
 class WriteUnit(NamedTuple):
@@ -103,7 +105,7 @@ def laid_out(plan: Plan, writer: FormatWriter) -> Iterator[WriteUnit]:
         yield from units(plan, writer.order)
         return
     new: list[WriteUnit] = []
-    placed: list[tuple[Spot, WriteUnit | None]] = []
+    placed: list[tuple[ShardRange, WriteUnit | None]] = []
     for unit in units(plan):
         spot = layout.get(unit.name)
         if spot is None:

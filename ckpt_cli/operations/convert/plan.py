@@ -92,7 +92,7 @@ class Plan(NamedTuple):
         return not self.target.is_object() and all(source.is_local for source in self.sources)
 
     def check_unchanged(self) -> None:
-        """Raise a CheckpointError where a source was written to, or replaced, since it was opened."""
+        """Raise a CheckpointError if a source was written to, or replaced, since it was opened."""
         for source in self.sources:
             source.check_unchanged()
 

@@ -56,14 +56,14 @@ def target_format(source: FormatReader, path: Location, to: str | None) -> Forma
         into.require_writer(path)
         refuse_false_suffix(into, path, f"--to says {into.name}", "remove --to, or change the suffix")
         return into
-    told = format_of_suffix(path)
-    if told is not None and not told.has_values:
-        hints = (f"to write a listing anyway, pass --to {told.name}",)
+    by_suffix = format_of_suffix(path)
+    if by_suffix is not None and not by_suffix.has_values:
+        hints = (f"to write a listing anyway, pass --to {by_suffix.name}",)
         raise ConversionError(
             "the suffix means a listing, and a listing stores no values", path=path, hints=hints
         )
     own = source.format if source.format.family is Family.TENSORFLOW else format_named("tf-object")
-    into = own if told is None or told.writer is None else told
+    into = own if by_suffix is None or by_suffix.writer is None else by_suffix
     refuse_false_suffix(into, path)
     return into
 
@@ -122,7 +122,7 @@ def plan_conversion(
         graph,
         slices,
         facts,
-        (*chosen.notes, *left_beside(source, into)),
+        (*chosen.notes, *unstorable_notes(source, into)),
         (source,),
         (lambda: _layout(source, moves)) if source.format is into else dict,
     )
@@ -138,7 +138,7 @@ def _names(moves: Sequence[Move]) -> dict[str, str]:
     return {move.source: move.spec.key for move in moves if move.source is not None}
 
 
-def left_beside(source: FormatReader, into: Format) -> Iterator[str]:
+def unstorable_notes(source: FormatReader, into: Format) -> Iterator[str]:
     """Yield a note for each thing next to the tensors that another format cannot hold."""
     facts = source.facts
     if source.source_format is not into and isinstance(facts, Rich) and not _are_trees(source.format, into):

@@ -148,8 +148,8 @@ def _digest(plan: Plan) -> str:
         found.update(plan.object_graph.encode())
     for spec, source, tensor, value, *made in plan.moves:
         stored = None if tensor is None else tensor.spec.dtype.name
-        said = repr((spec.key, spec.dtype.name, spec.shape, source, stored, *made))
-        found.update(said.encode("utf-8", "surrogatepass"))
+        line = repr((spec.key, spec.dtype.name, spec.shape, source, stored, *made))
+        found.update(line.encode("utf-8", "surrogatepass"))
         for chunk in chunks_of(spec, value) if tensor is None else ():
             found.update(view_of(chunk))
     return found.hexdigest()
@@ -171,12 +171,12 @@ def another_source(journal: Journal, plan: Plan) -> CheckpointError:
 def _difference(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
     if old.get("version") != new["version"]:
         return f"ckpt {old.get('version')} started it, but this is ckpt {new['version']}"
-    for name, told in (("sources", _source), ("options", _option)):
+    for name, describe in (("sources", _source), ("options", _option)):
         before, now = old.get(name), new[name]
         before = before if isinstance(before, dict) else {}
         for each in sorted({*before, *now}):
             if before.get(each) != now.get(each):
-                return told(each, before.get(each), now.get(each))
+                return describe(each, before.get(each), now.get(each))
     return "the content of a file passed to an option (--map, --config) has changed"
 
 
@@ -217,7 +217,7 @@ class Ledger:
         self.kept += sums.kept
         if self._journal is None or sums.kept or part.begin == part.end or part.place is None:
             return
-        claim = Claim(part.end - part.begin, sums.made.crc, part.values.told(sums))
+        claim = Claim(part.end - part.begin, sums.made.crc, part.values.stored_checksums(sums))
         self._filled(part.place, part.begin, claim)
 
     def stream(
@@ -269,7 +269,7 @@ def _sum_of(chunks: Iterator[Chunk]) -> Sum:
 
 
 @contextmanager
-def letting_go(journal: Journal | None, plan: Plan) -> Iterator[None]:
+def discarding_journal(journal: Journal | None, plan: Plan) -> Iterator[None]:
     """Remove the journal of a conversion that cannot be resumed, because it is wrong, or a source has
     changed.
     """

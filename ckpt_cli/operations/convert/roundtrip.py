@@ -22,7 +22,7 @@ from formats.store.local.removing import scratch_directory
 from .execute import execute, same_tensor
 from .keras.orbax_step import KerasStep, keras_step
 from .keras.plan import PLAIN
-from .optimizers import Given
+from .optimizers import OptimizerOptions
 from .pairing import Strictness, plan_like
 from .plan import Move
 from .planner import plan_conversion, target_format
@@ -59,11 +59,13 @@ def roundtrip(
         is_for_keras = into.family is Family.KERAS or into.has_object_graph
         step = keras_step(source, keys) if is_for_keras else None
         counted = counted and step is None and source.format.family is not Family.KERAS
-        settings = Settings(given=Given(iterations=0, whatever=True) if counted else Given())
+        settings = Settings(
+            given=OptimizerOptions(iterations=0, whatever=True) if counted else OptimizerOptions()
+        )
         try:
             if step is not None:
                 chosen = step.named(keys)
-                there = step.told(plan_conversion(step, chosen, middle, into, settings), keys)
+                there = step.source_plan(plan_conversion(step, chosen, middle, into, settings), keys)
             else:
                 there = plan_conversion(source, keys, middle, into, settings)
             execute(there, advance=advance)

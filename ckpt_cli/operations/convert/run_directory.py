@@ -53,7 +53,7 @@ def converted_names(members: Iterable[tuple[Member, Format]], target: Location) 
 
 
 def converted_state(directory: Directory, names: Mapping[str, str]) -> StateFile | None:
-    """Return a directory's state file for its members under new names; None where it lists none of them."""
+    """Return a directory's state file for its members under new names; None if it lists none of them."""
     state = directory.state
     if state is None:
         return None

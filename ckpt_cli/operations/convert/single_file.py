@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def refuse_single(path: Location, *, overwrite: bool) -> None:
-    """Raise CheckpointExistsError where one is there, or what no file takes the place of."""
+    """Raise CheckpointExistsError if one is there, or what no file takes the place of."""
     if not path.exists():
         path.require_access()
         path.require_container()

@@ -25,7 +25,7 @@ from formats.tf.graph.prune import prune
 from ..select.keys import object_graph_of
 from .lazy import scaled
 from .named_optimizers import NamedOptimizers
-from .optimizers import AS_THEY_ARE, Given, changes_nothing
+from .optimizers import AS_THEY_ARE, OptimizerOptions, changes_nothing
 from .plan import Dropped, Move
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ class Settings(NamedTuple):
     names: Renamed | None = None
     """The source's keys, object paths and graph after rules that change them, where there are any."""
 
-    given: Given = Given()
+    given: OptimizerOptions = OptimizerOptions()
     """The options about the optimizer that no file contains."""
 
     config: KerasFacts | None = None
@@ -109,7 +109,7 @@ class Chosen:
         self.keys = [key for key in keys if self._fits(key)]
 
     def _fits(self, key: str) -> bool:
-        """Whether the target can hold a tensor; ConversionError where it must and cannot."""
+        """Whether the target can hold a tensor; ConversionError if it must and cannot."""
         spec = self.source.specs[key]
         if self.source.is_unread(key):
             raise self.source.undecoded(key)
@@ -162,7 +162,7 @@ class Chosen:
 
     @property
     def object_graph(self) -> ObjectGraph | None:
-        """The source's graph, after the rules; CorruptCheckpointError where it is damaged."""
+        """The source's graph, after the rules; CorruptCheckpointError if it is damaged."""
         return self.settings.names.object_graph if self.settings.names else object_graph_of(self.source)
 
     # Targets that keep keys ----------------------------------------------------------

@@ -140,7 +140,7 @@ def done(
         noted(),
         lambda part: part.end - part.begin,
         lambda part: part.place and part.place.file,
-        told=note,
+        report=note,
         local=local,
     )
     with closing(mapped) as results:
@@ -154,7 +154,7 @@ def done(
 
 
 def compared(target: str, part: UnitRange) -> Sums:
-    """Do one task; ConversionError where the bytes are not the same."""
+    """Do one task; ConversionError if the bytes are not the same."""
     zipped = part.other is not None and part.other.crc32 is not None
     sums, at = part.values.sums(zipped=zipped), part.begin
     _, buffer = buffers()

@@ -65,7 +65,7 @@ class TreeRow(NamedTuple):
         return not self.members and not self.remark
 
     @property
-    def told(self) -> str:
+    def text(self) -> str:
         """The text after the name: what is stored, how many objects the row stands for, what is not drawn."""
         count = f"({len(self.members):,} alike)" if len(self.members) > 1 else ""
         hidden = f"+{counted(self.hidden, 'node')}" if self.hidden else ""
@@ -90,7 +90,7 @@ class Drawing(NamedTuple):
         return sum(row.hidden * len(row.members) for row in self.rows)
 
 
-class Hanging(NamedTuple):
+class RowStructure(NamedTuple):
     """The structure of rows, by node."""
 
     below: dict[int, list[tuple[str, tuple[int, ...]]]]
@@ -114,7 +114,7 @@ class Hanging(NamedTuple):
         return len(self.below.get(row.id, ())) + min(len(self.aliases.get(row.id, ())), _MOST_ALIASES) + more
 
 
-def hang(nodes: list[GraphNode], tree: Span) -> Hanging:
+def row_structure(nodes: list[GraphNode], tree: Span) -> RowStructure:
     """Return what hangs where, when slots are at their variables and what is alike is together."""
     owners, slots = _slots(nodes, tree)
     names: dict[int, list[str]] = {}
@@ -150,7 +150,7 @@ def hang(nodes: list[GraphNode], tree: Span) -> Hanging:
         counts[number] = len(rows) + sum([counts[child] for _, child in rows])
         if rows:
             below[number] = _together(rows, looks)
-    return Hanging(below, slots, aliases, owners, counts)
+    return RowStructure(below, slots, aliases, owners, counts)
 
 
 def _slots(nodes: list[GraphNode], tree: Span) -> tuple[dict[int, int], dict[int, list[tuple[str, int]]]]:
@@ -223,23 +223,23 @@ def draw(
 
     Raises ConversionError if a requested depth has more than `drawable` rows.
     """
-    hanging = hang(nodes, tree)
+    structure = row_structure(nodes, tree)
     first = TreeRow(ROOT, ROOT, 0, "(root)", nodes[ROOT].remark, (ROOT,))
     levels, total, most = [[first]], 1, _MOST_CHILDREN if depth is None else drawable
     is_whole = True
     while levels[-1] and is_whole and (depth is None or len(levels) <= depth):
-        opened, rows = _opened(levels, hanging, screen - total if depth is None else None, slots=slots)
+        opened, rows = _opened(levels, structure, screen - total if depth is None else None, slots=slots)
         total += rows
         if depth is not None and total > drawable:
             hints = ("to draw fewer levels, pass --depth; to get everything as data, pass --json",)
             raise ConversionError(f"{total} rows are too many to draw", path=title, hints=hints)
         is_whole = all(row.is_alias or row.id in opened for row in levels[-1])
         above = [row for row in levels[-1] if not row.is_alias and row.id in opened]
-        levels[-1] = [row if row.id in opened else _closed(row, nodes, hanging) for row in levels[-1]]
-        levels.append([each for row in above for each in _below(row, nodes, hanging, most, slots=slots)])
+        levels[-1] = [row if row.id in opened else _closed(row, nodes, structure) for row in levels[-1]]
+        levels.append([each for row in above for each in _below(row, nodes, structure, most, slots=slots)])
     if not levels[-1]:
         levels.pop()
-    levels[-1] = [_closed(row, nodes, hanging) for row in levels[-1]]
+    levels[-1] = [_closed(row, nodes, structure) for row in levels[-1]]
     children: dict[tuple[int, int], list[TreeRow]] = {}
     for row in (row for level in levels[1:] for row in level):
         children.setdefault((row.level - 1, row.parent), []).append(row)
@@ -249,30 +249,30 @@ def draw(
 
 
 def _opened(
-    levels: list[list[TreeRow]], hanging: Hanging, free: int | None, *, slots: bool
+    levels: list[list[TreeRow]], structure: RowStructure, free: int | None, *, slots: bool
 ) -> tuple[set[int], int]:
     """Return the nodes of the last level below which rows are drawn, and how many rows these are.
 
     If there is room for only `free` rows, the objects with the most nodes below them come first.
     """
-    below = {row.id: hanging.rows_below(row, slots=slots) for row in levels[-1] if not row.is_alias}
+    below = {row.id: structure.rows_below(row, slots=slots) for row in levels[-1] if not row.is_alias}
     total = sum(below.values())
     if free is None or total <= free or len(levels) == 1:
         return set(below), total
     opened, used = set(), 0
-    for number in sorted(below, key=hanging.counts.__getitem__, reverse=True):
+    for number in sorted(below, key=structure.counts.__getitem__, reverse=True):
         if used + below[number] <= free:
             opened.add(number)
             used += below[number]
     return opened, used
 
 
-def _closed(row: TreeRow, nodes: list[GraphNode], hanging: Hanging) -> TreeRow:
+def _closed(row: TreeRow, nodes: list[GraphNode], structure: RowStructure) -> TreeRow:
     """Return a row that counts all that is not drawn below it."""
     if row.is_alias:
         return row
-    told = row.remark if row.is_slot else remark(nodes[row.id], hanging, slots=False)
-    return row._replace(hidden=hanging.counts[row.id], remark=told)
+    remark_text = row.remark if row.is_slot else remark(nodes[row.id], structure, slots=False)
+    return row._replace(hidden=structure.counts[row.id], remark=remark_text)
 
 
 def _in_order(first: TreeRow, children: dict[tuple[int, int], list[TreeRow]]) -> list[TreeRow]:
@@ -286,21 +286,21 @@ def _in_order(first: TreeRow, children: dict[tuple[int, int], list[TreeRow]]) ->
 
 
 def _below(
-    row: TreeRow, nodes: list[GraphNode], hanging: Hanging, most: int, *, slots: bool
+    row: TreeRow, nodes: list[GraphNode], structure: RowStructure, most: int, *, slots: bool
 ) -> list[TreeRow]:
     """Return the rows of the next level below one."""
     level, number = row.level + 1, row.id
-    found = hanging.below.get(number, [])
+    found = structure.below.get(number, [])
     rows = [
-        TreeRow(members[0], number, level, name, remark(nodes[members[0]], hanging, slots=slots), members)
+        TreeRow(members[0], number, level, name, remark(nodes[members[0]], structure, slots=slots), members)
         for name, members in found[:most]
     ]
     if slots:
-        for name, slot in hanging.slots.get(number, ())[:most]:
+        for name, slot in structure.slots.get(number, ())[:most]:
             rows.append(TreeRow(slot, number, level, name, nodes[slot].remark, (slot,), is_slot=True))
     if len(found) > most:
         rows.append(TreeRow(number, number, level, f"… {len(found) - most:,} more"))
-    aliases = hanging.aliases.get(number, [])
+    aliases = structure.aliases.get(number, [])
     if len(aliases) <= _MOST_ALIASES:
         return rows + [TreeRow(to, number, level, name, path_of(nodes[to])) for name, to in aliases]
     name, child = aliases[0]
@@ -308,13 +308,13 @@ def _below(
     return [*rows, TreeRow(child, number, level, name, more)]
 
 
-def remark(node: GraphNode, hanging: Hanging, *, slots: bool) -> str:
+def remark(node: GraphNode, structure: RowStructure, *, slots: bool) -> str:
     """Return the text after an object's name: its tensor, and the slots that are not shown."""
-    names = dict.fromkeys(name for name, _ in hanging.slots.get(node.id, ())) if not slots else {}
-    own = sum(slot in hanging.owners for _, _, slot in node.slots)
+    names = dict.fromkeys(name for name, _ in structure.slots.get(node.id, ())) if not slots else {}
+    own = sum(slot in structure.owners for _, _, slot in node.slots)
     parts = (
         node.remark,
-        f"+{counted(len(hanging.slots[node.id]), 'slot')} ({', '.join(names)})" if names else "",
+        f"+{counted(len(structure.slots[node.id]), 'slot')} ({', '.join(names)})" if names else "",
         counted(own, "slot") if own else "",
     )
     return "  ".join(filter(None, parts))
@@ -325,21 +325,21 @@ def foldable(nodes: list[GraphNode], tree: Span) -> dict[str, Any]:
 
     Each node's colour and texts are indexes into `palette` and `words`.
     """
-    hanging = hang(nodes, tree)
+    structure = row_structure(nodes, tree)
     palette = sorted({node.color for node in nodes})
     words: dict[str, int] = {}
     return {
         "reached": len(tree.level),
-        "hidden": {number: count for number, count in hanging.counts.items() if count},
+        "hidden": {number: count for number, count in structure.counts.items() if count},
         "palette": palette,
         "colors": [palette.index(node.color) for node in nodes],
-        "told": [words.setdefault(remark(node, hanging, slots=True), len(words)) for node in nodes],
+        "told": [words.setdefault(remark(node, structure, slots=True), len(words)) for node in nodes],
         "words": list(words),
         "below": {
-            number: [[name, *members] for name, members in rows] for number, rows in hanging.below.items()
+            number: [[name, *members] for name, members in rows] for number, rows in structure.below.items()
         },
-        "slots": {number: [*map(list, rows)] for number, rows in hanging.slots.items()},
-        "aliases": {number: [*map(list, rows)] for number, rows in hanging.aliases.items()},
+        "slots": {number: [*map(list, rows)] for number, rows in structure.slots.items()},
+        "aliases": {number: [*map(list, rows)] for number, rows in structure.aliases.items()},
     }
 
 

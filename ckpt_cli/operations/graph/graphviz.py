@@ -18,7 +18,7 @@ _PATIENCE = 300
 
 
 def laid_out(drawing: Drawing) -> bytes:
-    """Return a drawing as dot's SVG; ConversionError where there is no dot, or it fails."""
+    """Return a drawing as dot's SVG; ConversionError if there is no dot, or it fails."""
     program = shutil.which("dot")
     if program is None:
         hints = ("install Graphviz (apt install graphviz)", "remove --engine to use ckpt's own layout")
@@ -36,6 +36,8 @@ def laid_out(drawing: Drawing) -> bytes:
         way = "to draw fewer levels, pass --depth"
         raise ConversionError(message, path=drawing.title, hints=(way,)) from error
     if done.returncode:
-        told = done.stderr.decode(errors="replace").strip().partition("\n")[0]
-        raise ConversionError(f"dot failed: {told or f'exit code {done.returncode}'}", path=drawing.title)
+        complaint = done.stderr.decode(errors="replace").strip().partition("\n")[0]
+        raise ConversionError(
+            f"dot failed: {complaint or f'exit code {done.returncode}'}", path=drawing.title
+        )
     return done.stdout

@@ -104,7 +104,7 @@ def _middle(at: int) -> float:
 def _label(row: TreeRow) -> tuple[str, str]:
     """Return the text of a row: its name, and its details."""
     name = _short(row.name)
-    more = f"→ {row.told}" if row.is_alias and row.told else row.told
+    more = f"→ {row.text}" if row.is_alias and row.text else row.text
     return name, _short(more, max(20, _LONGEST - len(name)))
 
 
@@ -123,8 +123,14 @@ def _edge(row: TreeRow, top: int, at: int, step: float) -> str:
 def _svg_row(drawing: Drawing, row: TreeRow, label: tuple[str, str], x: float, y: float) -> str:
     node = drawing.nodes[row.id]
     name, more = (escape_markup(text) for text in label)
-    told = [row.name, path_of(node), *node.keys, counted(node.nbytes, "byte") if node.keys else "", row.told]
-    title = escape_markup(visible("; ".join(text for text in told if text)))
+    title_parts = [
+        row.name,
+        path_of(node),
+        *node.keys,
+        counted(node.nbytes, "byte") if node.keys else "",
+        row.text,
+    ]
+    title = escape_markup(visible("; ".join(text for text in title_parts if text)))
     own = (
         f'class="node" id="n{row.id}" data-path="{escape_markup(visible(node.object_path or ""))}"'
         if not row.is_alias
@@ -148,7 +154,7 @@ def _quoted(text: str) -> str:
 def _linked(drawing: Drawing) -> list[TreeRow]:
     """Return the rows that are edges between nodes that are drawn: what an alias leads to may not be."""
     drawn = {row.id for row in drawing.rows if not row.is_alias}
-    return [row for row in drawing.rows[1:] if row.id in drawn and (row.told or not row.is_alias)]
+    return [row for row in drawing.rows[1:] if row.id in drawn and (row.text or not row.is_alias)]
 
 
 def _edge_name(row: TreeRow) -> str:
@@ -165,7 +171,7 @@ def dot(drawing: Drawing) -> str:
     ]
     for row in drawing.rows:
         if not row.is_alias:
-            label = "  ".join(filter(None, (_short(row.name), _short(row.told, _LONGEST))))
+            label = "  ".join(filter(None, (_short(row.name), _short(row.text, _LONGEST))))
             color = drawing.nodes[row.id].color
             out.append(f"  n{row.id} [label={_quoted(label)}, color={color}];")
     for row in _linked(drawing):
@@ -185,7 +191,7 @@ def mermaid(drawing: Drawing) -> str:
     out = ["flowchart LR"]
     for row in drawing.rows:
         if not row.is_alias:
-            label = "  ".join(filter(None, (_short(row.name), _short(row.told, _LONGEST))))
+            label = "  ".join(filter(None, (_short(row.name), _short(row.text, _LONGEST))))
             out.append(f"  n{row.id}([{_entities(label)}]):::{drawing.nodes[row.id].color}")
     for row in _linked(drawing):
         arrow = "-.->" if row.is_slot else "-->"

@@ -44,8 +44,8 @@ def _grown(paths: Iterable[Path]) -> _Tree:
 def tree_nodes(reader: FormatReader) -> list[GraphNode]:
     """Return all nodes of a tree of arrays; the names of edges are the parts of keys."""
     specs, facts = reader.specs, reader.facts
-    told = facts if isinstance(facts, TreeFacts) else TreeFacts("")
-    types = {**dict.fromkeys(told.values, "string"), **told.empty}
+    tree_facts = facts if isinstance(facts, TreeFacts) else TreeFacts("")
+    types = {**dict.fromkeys(tree_facts.values, "string"), **tree_facts.empty}
     paths = {key: tuple(parts_of(key)) for key in (*specs, *types)}
     tree = _grown(paths.values())
     keys = {tree.numbers[paths[key]]: key for key in specs}

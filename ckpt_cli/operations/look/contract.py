@@ -96,7 +96,7 @@ class Contract:
             digests = {names[key]: text for key, text in self.digests.items()}
             settled = found.keys() | named
             listed = {key: text for key, text in digests.items() if key not in settled}
-            compared = _each_apart if damage else digests_like
+            compared = _digests_one_by_one if damage else digests_like
             for key, text in compared(reader, listed, workers):
                 advance(reader.specs[key].nbytes or 0)
                 if isinstance(text, CheckpointError):
@@ -140,11 +140,11 @@ class Contract:
 
 
 def _spelled_out(key: str) -> str:
-    """Return how a key is spelled whose characters may look like others; nothing where all are ASCII."""
+    """Return how a key is spelled whose characters may look like others; nothing if all are ASCII."""
     return "" if key.isascii() else f" (spelled {key!a})"
 
 
-def _each_apart(
+def _digests_one_by_one(
     reader: FormatReader, listed: Mapping[str, str], workers: Workers
 ) -> Iterator[tuple[str, str | CheckpointError]]:
     """Yield digests as `digests_like` does, or what keeps a tensor from being read; the others are read on.

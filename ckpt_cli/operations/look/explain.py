@@ -59,10 +59,12 @@ def read_end(file: IO[bytes]) -> tuple[bytes, int]:
 def explain(text: str) -> list[Explanation]:
     """Return explanations of the complaints in a text, in their order."""
     text = _COLOUR.sub("", text.replace("\r\n", "\n"))
-    found = [(place, row, told) for row in complaints() for place, told in _look_for(row, text)]
+    found = [
+        (place, row, found_values) for row in complaints() for place, found_values in _look_for(row, text)
+    ]
     found.sort(key=lambda one: one[0])
     named = _named(text) if found else []
-    return [_filled_in(row, told, _nearest(named, place)) for place, row, told in found]
+    return [_filled_in(row, found_values, _nearest(named, place)) for place, row, found_values in found]
 
 
 def way_out(message: str) -> str | None:
@@ -111,25 +113,25 @@ _MOST_MATCHES = 100
 def _look_for(row: Complaint, text: str) -> Iterator[tuple[int, dict[str, str]]]:
     """Yield the first position of a complaint, and the values that all of its patterns capture."""
     places: list[int] = []
-    told: dict[str, str] = {}
+    found_values: dict[str, str] = {}
     for pattern in row.patterns:
         for match in itertools.islice(pattern.finditer(text), _MOST_MATCHES):
             places.append(match.start())
-            told = _said(match) | told
+            found_values = _group_values(match) | found_values
     if places and (row.unless is None or not row.unless.search(text)):
-        yield min(places), told
+        yield min(places), found_values
 
 
-def _said(match: re.Match[str]) -> dict[str, str]:
+def _group_values(match: re.Match[str]) -> dict[str, str]:
     """Return what the groups hold; a traceback also shows the source of a message, with %s for the path."""
     groups = match.groupdict().items()
     return {name: value for name, value in groups if value and not _TEMPLATE.fullmatch(value)}
 
 
-def _filled_in(row: Complaint, told: dict[str, str], near: str | None) -> Explanation:
+def _filled_in(row: Complaint, found_values: dict[str, str], near: str | None) -> Explanation:
     """Return a row whose commands have its own captures, or the checkpoint that is named near it."""
-    path = _as_path(told.get("path", near))
-    key = _as_key(told["key"] if "key" in told else _object_path(told.get("node")))
+    path = _as_path(found_values.get("path", near))
+    key = _as_key(found_values["key"] if "key" in found_values else _object_path(found_values.get("node")))
     found = {"path": path, "dir": path and (os.path.dirname(path) or "."), "key": key}
     words = {name: shlex.quote(value) for name, value in found.items() if value}
     # a command about one tensor is of no use without its key

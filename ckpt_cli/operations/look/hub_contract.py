@@ -35,7 +35,7 @@ def is_repository(path: Location) -> bool:
 class HubContract(Contract):
     """The files of a repository, to compare with local ones: those of a checkpoint, and all that both have.
 
-    Raises CheckpointError where the Hub does not list the repository.
+    Raises CheckpointError if the Hub does not list the repository.
     """
 
     of_files = True
@@ -65,7 +65,7 @@ class HubContract(Contract):
         listed = dict(_files(self.path, folder))
         both = {name for name in listed if (folder / name).is_file()}
         self._compared = len(own | both)
-        self._tell_others(folder, own, listed)
+        self._note_unmatched_files(folder, own, listed)
         found = []
         for name in sorted(own | both):
             message = self._flaw(folder / name, listed.get(name), advance)
@@ -74,7 +74,7 @@ class HubContract(Contract):
         return found
 
     def _flaw(self, path: Location, listed: Entry | None, advance: Callable[[int], None]) -> str:
-        """Return in what a file is another than the repository's; nothing where it is the same."""
+        """Return in what a file is another than the repository's; nothing if it is the same."""
         here = path.entry()
         if here is None:
             return (
@@ -90,7 +90,7 @@ class HubContract(Contract):
             flaw = FileSum(path, listed.identity).flaw(file, advance)
         return f"{flaw}, but {self.path} has {listed.identity[0]}" if flaw else ""
 
-    def _tell_others(self, folder: Location, own: set[str], listed: dict[str, Entry]) -> None:
+    def _note_unmatched_files(self, folder: Location, own: set[str], listed: dict[str, Entry]) -> None:
         """Note which files only one side has: they are not compared."""
         there = sorted(name for name in listed if name not in own and not (folder / name).is_file())
         names = [name for name, is_folder in folder.names() if not is_folder and not name.startswith(".")]
@@ -98,7 +98,7 @@ class HubContract(Contract):
         parts = [f"{first_of(there)} (only in {self.path})"] * bool(there)
         parts += [f"{first_of(here)} (only in {folder})"] * bool(here)
         if parts:
-            notices.tell(f"these files were not compared: {'; '.join(parts)}")
+            notices.status(f"these files were not compared: {'; '.join(parts)}")
 
 
 def _root(location: CheckpointLocation) -> Location:
@@ -147,9 +147,9 @@ class HubSums:
         kinds: dict[str, list[str]] = {}
         for each in self._sums:
             kinds.setdefault(each.kind, []).append(each.path.rpartition("/")[2])
-        told = "; ".join(f"{kind} of {first_of(names)}" for kind, names in kinds.items())
+        groups = "; ".join(f"{kind} of {first_of(names)}" for kind, names in kinds.items())
         return (
-            f"{counted(len(self._sums), 'file has', 'files have')} the checksums that the Hub lists: {told}"
+            f"{counted(len(self._sums), 'file has', 'files have')} the checksums that the Hub lists: {groups}"
         )
 
 

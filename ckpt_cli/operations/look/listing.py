@@ -75,7 +75,7 @@ def shown(spec: TensorSpec) -> dict[str, Any]:
     return {"dtype": spec.dtype_name, "shape": list(spec.shape), "nbytes": spec.nbytes}
 
 
-def index_is_asked(reader: FormatReader, path: Location) -> bool:
+def reads_only_index(reader: FormatReader, path: Location) -> bool:
     """Whether only the index of a bundle may be used for values: it is alone, or git compares.
 
     Git passes the index of a commit alone (textconv), and for that of the work tree its own path, next to its
@@ -93,7 +93,7 @@ def total(tensors: Tensors, kinds: Iterable[str | None] | None = None) -> dict[s
     """
     keys, numbers, specs, _ = tensors.columns
     kinds = tensors.kinds() if kinds is None else kinds
-    alike = Counter(zip(numbers, kinds, _is_again(tensors.reader, keys)))  # noqa: B905  the last may not end
+    alike = Counter(zip(numbers, kinds, _are_repeated(tensors.reader, keys)))  # noqa: B905  the last may not end
     parameters = nbytes = 0
     for (number, kind, is_again), count in alike.items():
         spec = specs[number]
@@ -103,7 +103,7 @@ def total(tensors: Tensors, kinds: Iterable[str | None] | None = None) -> dict[s
     return {"tensors": len(keys), "parameters": parameters, "nbytes": nbytes}
 
 
-def _is_again(reader: FormatReader, keys: Iterable[str]) -> Iterator[bool]:
+def _are_repeated(reader: FormatReader, keys: Iterable[str]) -> Iterator[bool]:
     """Yield for each tensor whether it is another name of one that was before it."""
     tied = reader.tied
     if not tied:
@@ -158,7 +158,7 @@ def split_layer(name: str, separator: str = "/") -> tuple[str, str]:
 def chosen_where(tensors: Tensors, where: Where, *, partly: bool = False) -> Tensors:
     """Return the tensors that an expression chooses; `partly` where not all of its columns are known yet.
 
-    Raises NothingSelectedError where it chooses none.
+    Raises NothingSelectedError if it chooses none.
     """
     is_chosen = where.may_hold if partly else where.holds
     keys = [row["key"] for row in _rows_for(tensors, where.columns, partly=partly) if is_chosen(row)]
@@ -224,7 +224,7 @@ def _only(tensors: Tensors, keys: Iterable[str]) -> Tensors:
 def missing_shards(reader: FormatReader) -> list[str]:
     """Return a warning for each missing data file that holds listed tensors.
 
-    There is none where a listing would take a request more for each of them.
+    There is none if a listing would take a request more for each of them.
     """
     if not reader.location.store.lists_first:
         return []

@@ -89,7 +89,7 @@ class Sketch(NamedTuple):
     heat: HeatMap | None
 
 
-class Looked(NamedTuple):
+class ReadResult(NamedTuple):
     """The result of reading a tensor: `flaw` says why that failed; strings have no statistics."""
 
     statistics: Statistics | None = None
@@ -292,7 +292,9 @@ class _Sketching:
         )
 
 
-def look(arrays: Iterable[np.ndarray[Any, Any]], shape: tuple[int, ...], dtype: DType, cells: int) -> Looked:
+def look(
+    arrays: Iterable[np.ndarray[Any, Any]], shape: tuple[int, ...], dtype: DType, cells: int
+) -> ReadResult:
     """Return what values come to that arrive in flat arrays; with no `cells`, statistics alone.
 
     An error in reading them is the flaw.
@@ -301,8 +303,8 @@ def look(arrays: Iterable[np.ndarray[Any, Any]], shape: tuple[int, ...], dtype: 
     try:
         found = statistics(sketching.watch(arrays) if sketching is not None else arrays, dtype)
     except CheckpointError as error:
-        return Looked(flaw=error)
-    return Looked(found, sketching.result() if sketching is not None else None)
+        return ReadResult(flaw=error)
+    return ReadResult(found, sketching.result() if sketching is not None else None)
 
 
 class _SketchTask(NamedTuple):
@@ -319,7 +321,7 @@ class _SketchTask(NamedTuple):
 
 def look_at(
     reader: FormatReader, keys: Sequence[str], sketched: Collection[str], cells: int, workers: Workers
-) -> Generator[tuple[str, Looked]]:
+) -> Generator[tuple[str, ReadResult]]:
     """Yield the result for each tensor, in this order, for any number of workers.
 
     Each is read once.  Those of `sketched` are drawn, in heat maps of so many cells.
@@ -338,21 +340,21 @@ def look_at(
             yield key, found or _here(reader, key, task_of_key.cells)
 
 
-def _do(task: _SketchTask) -> Looked | None:
+def _do(task: _SketchTask) -> ReadResult | None:
     if task.values is None:
         return None
     return look(checked_pieces(task.values), task.shape, task.values.dtype, task.cells)
 
 
-def _here(reader: FormatReader, key: str, cells: int) -> Looked:
+def _here(reader: FormatReader, key: str, cells: int) -> ReadResult:
     """Sketch data that no file stores contiguously; for strings the result is only that they can be read."""
     spec = reader.specs[key]
     try:
         if spec.dtype.is_unmapped:
-            return Looked()
+            return ReadResult()
         reader[key]  # says why a tensor has no dtype
         if not spec.dtype.is_number:
-            return Looked()
+            return ReadResult()
         return look(TensorSlice(key, spec).arrays(reader), spec.shape, spec.dtype, cells)
     except CheckpointError as error:
-        return Looked(flaw=error)
+        return ReadResult(flaw=error)

@@ -183,14 +183,16 @@ def hold(
     elif not result.listed:
         found = []
     elif _needs_a_child(location):
-        told = _in_a_child(location, partial(_held_damaged, location, contract, result.findings))
-        found = [told] if isinstance(told, Finding) else told
+        outcome = _in_a_child(
+            location, partial(_contract_findings_of_damaged, location, contract, result.findings)
+        )
+        found = [outcome] if isinstance(outcome, Finding) else outcome
     else:
-        found = _held_damaged(location, contract, result.findings, workers, advance)
+        found = _contract_findings_of_damaged(location, contract, result.findings, workers, advance)
     return result._replace(findings=(*result.findings, *found))
 
 
-def _held_damaged(
+def _contract_findings_of_damaged(
     location: CheckpointLocation,
     contract: Contract,
     damage: tuple[Finding, ...],

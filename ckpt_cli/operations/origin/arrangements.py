@@ -76,7 +76,7 @@ class Arrangement(NamedTuple):
         return self.order[0] if is_one else None
 
     def words(self, before: Shape) -> str:
-        """Return what is done to a weight of a shape, in words; nothing where it stays as it is."""
+        """Return what is done to a weight of a shape, in words; nothing if it stays as it is."""
         moved = [axis for axis in self.order if before[axis] != 1]
         words = []
         if moved != sorted(moved):
@@ -98,14 +98,18 @@ def arrangements(
         fitting = [order for order in _of_heads(operation, path) if _meets(_arranged(before, order), after)]
         found = list({tuple(at for at in order if before[at] != 1): order for order in fitting}.values())
     elif len(found) > 1:
-        told = _told(before, operation, role)
-        found = [order for order in found if told is not None and _same(order, told, before)] or found[:1]
+        required = _required_order(before, operation, role)
+        found = [
+            order for order in found if required is not None and _same(order, required, before)
+        ] or found[:1]
     return [Arrangement(order, after) for order in found]
 
 
 def open_arrangements(before: Shape, after: Shape, operation: str, role: str) -> list[Arrangement]:
     """Return all ways except the first, if nothing says which of several it is."""
-    is_told = _told(before, operation, role) is not None or (len(before) == 3 and operation in _EINSUMS)
+    is_told = _required_order(before, operation, role) is not None or (
+        len(before) == 3 and operation in _EINSUMS
+    )
     return [] if is_told else [Arrangement(order, after) for order in orders_of(before, after)[1:]]
 
 
@@ -139,7 +143,7 @@ def _same(one: Shape, other: Shape, shape: Shape) -> bool:
     return [axis for axis in one if shape[axis] != 1] == [axis for axis in other if shape[axis] != 1]
 
 
-def _told(before: Shape, operation: str, role: str) -> Shape | None:
+def _required_order(before: Shape, operation: str, role: str) -> Shape | None:
     """Return the order of axes that an operation needs."""
     is_pytorch = role in ("weight", "weights") or role.endswith(("_weight", "_v", "_g"))
     is_pytorch = is_pytorch or role.startswith(("weight_ih_l", "weight_hh_l"))

@@ -70,7 +70,7 @@ _PIECE = 1 << 11
 
 
 def bound_of(name: str, row: int) -> float | None:
-    """Return the bound on the error of rows of a type; None where the type has none."""
+    """Return the bound on the error of rows of a type; None if the type has none."""
     bound = BOUNDS.get(name)
     return None if bound is None else min(_LARGEST, bound.row * (1 + _SHORT_ROW / max(row, _SHORT_ROW)))
 

@@ -27,11 +27,16 @@ def with_epsilon(
     rules: DerivationRules, layers: Sequence[SourceLayer], way: Derivation, target: Target, epsilon: float
 ) -> list[Derivation]:
     """Return the ways of a layer like another way, with an epsilon for the normalization that is folded."""
-    told = rules._replace(normalizations=[one._replace(epsilon=epsilon) for one in rules.normalizations])
+    with_epsilon_rules = rules._replace(
+        normalizations=[one._replace(epsilon=epsilon) for one in rules.normalizations]
+    )
     layer = layers[way.layer]
     if layer.is_batch_normalization:
         layer = layer._replace(epsilon=epsilon)
-    made = [*told.of_layer(layer, target, ()), *told.of_layer_behind(layer, target)]
+    made = [
+        *with_epsilon_rules.of_layer(layer, target, ()),
+        *with_epsilon_rules.of_layer_behind(layer, target),
+    ]
     return [one for one in made if (one.signature, one.partner) == (way.signature, way.partner)]
 
 

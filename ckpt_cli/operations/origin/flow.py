@@ -135,15 +135,15 @@ class Flow:
         return [one for value in node.results for one in self._used.get(value, ())]
 
     def _family(self, node: OperationNode, position: int, left: int) -> str:
-        """Return what a weight must be that is an input of an operation; nothing where that is open."""
+        """Return what a weight must be that is an input of an operation; nothing if that is open."""
         if node.operation in _PASSES and position == 0 and left:
             found = {self._family(*each, left - 1) for each in self._next(node)}
             return found.pop() if len(found) == 1 else ""
         if node.operation in _KERNEL_FIRST and len(node.operands) == 2 + len(_STATISTICS):
             return ("", KERNEL, *_STATISTICS)[position]
-        told = _INPUTS.get(node.operation)
-        if told is not None:
-            return told[position] if position < len(told) else ""
+        roles = _INPUTS.get(node.operation)
+        if roles is not None:
+            return roles[position] if position < len(roles) else ""
         if node.operation in _SUBTRACTS:
             return MEAN if position else OFFSET
         if node.operation in _ADDS:

@@ -70,10 +70,10 @@ def gates(specs: Mapping[str, TensorSpec], layer: SourceLayer, target: Target) -
 
 
 def _lite(specs: Mapping[str, TensorSpec], layer: SourceLayer, target: Target) -> Iterator[Derivation]:
-    told = _LSTM_INPUTS.get(target.position)
-    if told is None or told[1] not in layer.weights:
+    input_role = _LSTM_INPUTS.get(target.position)
+    if input_role is None or input_role[1] not in layer.weights:
         return
-    number, role = told
+    number, role = input_role
     key = layer.weights[role]
     shape = specs[key].shape
     if len(shape) > 2 or (shape[-1] // 4, *shape[:-1]) != target.shape:
@@ -149,7 +149,7 @@ def _sources(directions: Sequence[Direction], position: int) -> tuple[str, ...]:
 
 
 def _shape(specs: Mapping[str, TensorSpec], directions: Sequence[Direction], target: Target) -> Any:
-    """Return the shape that the rule gives; none where a source has another one than such layers have."""
+    """Return the shape that the rule gives; none if a source has another one than such layers have."""
     gates_count, count = _GATES[target.operation], len(directions)
     shapes = {specs[key].shape for key in _sources(directions, target.position)}
     if len(shapes) != 1:

@@ -69,7 +69,7 @@ class GgufRules:
         return self._is_gguf and key in MADE and key not in self._specs
 
     def ways(self, key: str) -> list[Derivation]:
-        """Return the ways to make a tensor; none where its name is not known."""
+        """Return the ways to make a tensor; none if its name is not known."""
         keys = origin_of(key, self._specs) if self._is_gguf else ()
         if not keys:
             return []
@@ -133,7 +133,7 @@ class GgufRules:
     def _regrouped(self, shape: tuple[int, ...]) -> Iterator[Recipe]:
         heads = self._heads("attn_q")
         if heads and shape and shape[0] % (3 * heads) == 0:
-            yield Recipe("q, k and v of all heads apart", partial(_apart, heads=heads), None)
+            yield Recipe("q, k and v of all heads apart", partial(_distance, heads=heads), None)
 
 
 def _made(key: str, recipe: Recipe, read: Values, rows: Rows | None) -> Expected:
@@ -192,6 +192,6 @@ def _interleaved(array: Array, size: int) -> Array:
     return array.reshape(-1, 2, size // 2, *rest).swapaxes(1, 2).reshape(array.shape)
 
 
-def _apart(array: Array, heads: int) -> Array:
+def _distance(array: Array, heads: int) -> Array:
     rest = array.shape[1:]
     return array.reshape(heads, 3, array.shape[0] // heads // 3, *rest).swapaxes(0, 1).reshape(array.shape)

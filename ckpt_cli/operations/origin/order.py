@@ -67,7 +67,7 @@ def in_order(
             use = uses.get(key)
             place = (use.order, use.position) if use is not None else (-1, -1)
             groups[one.kind].append(_Member(*place, key, own, candidates))
-    for members in (some for group in groups.values() for some in _apart(group)):
+    for members in (some for group in groups.values() for some in _swappable(group)):
         for key, layer, words in _unproved(_without_copies(sorted(members, key=lambda one: one[:3])), layers):
             origins[key] = _unplaced(key, layer, words)
     return origins
@@ -116,10 +116,10 @@ def of_partners(
         folded.setdefault(way.layer, set()).add(way.partner)
         order = uses[key].order if key in uses else -1
         first[way.layer] = min(order, first.get(way.layer, order))
-    told = [folded[layer] for layer in sorted(folded, key=lambda layer: first[layer])]
+    in_order = [folded[layer] for layer in sorted(folded, key=lambda layer: first[layer])]
     for_all = sorted(frozenset[int]().union(*(left[key] for key in keys)))
     is_allowed = all(found[key].ways[0].partner in left[key] for key in keys)
-    is_ordered = told == [{partner} for partner in for_all] and min(first.values(), default=0) >= 0
+    is_ordered = in_order == [{partner} for partner in for_all] and min(first.values(), default=0) >= 0
     if is_allowed and is_ordered:
         return {}
     checked = {}
@@ -147,7 +147,7 @@ def _taken(found: Iterable[Paired]) -> Mapping[tuple[Any, ...], set[int]]:
     return taken
 
 
-def _apart(members: Sequence[_Member]) -> Iterator[list[_Member]]:
+def _swappable(members: Sequence[_Member]) -> Iterator[list[_Member]]:
     """Yield the weights that could have been swapped with each other."""
     left = list(members)
     while left:

@@ -98,7 +98,7 @@ def _blocks_of(spec: TensorSpec) -> BlockComparison | None:
 
 
 def _parts(spec: TensorSpec, way: Derivation, *, is_sample: bool) -> Iterator[Rows | None]:
-    """Yield the rows that are compared together; None where a rule computes all of a weight at once."""
+    """Yield the rows that are compared together; None if a rule computes all of a weight at once."""
     granule = way.granule
     if granule is None or not spec.size or not spec.shape or (not is_sample and spec.size <= _PART):
         yield None

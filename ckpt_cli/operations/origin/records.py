@@ -55,7 +55,7 @@ class Derivation(NamedTuple):
     """Computes all of the weight, or some of its rows, from tensors of the source."""
 
     granule: int | None = None
-    """The number of rows that are computed together; None where all are."""
+    """The number of rows that are computed together; None if all are."""
 
     partner: int = -1
     """The number of the layer that is folded into it."""

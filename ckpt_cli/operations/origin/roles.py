@@ -56,11 +56,11 @@ def named_roles(mentions: Iterable[Mention]) -> set[str]:
     """Return the roles in a name, behind the names of layers."""
     found: set[str] = set()
     for layer, rest in mentions:
-        told = {part for part in rest if part in layer.weights}
-        if not told and "recurrent_kernel" in layer.weights:
+        mentioned_roles = {part for part in rest if part in layer.weights}
+        if not mentioned_roles and "recurrent_kernel" in layer.weights:
             matches = (_RECURRENT.match(part) for part in rest)
-            told = {_NUMBERED[match[1] or ""] for match in matches if match is not None}
-        found |= told
+            mentioned_roles = {_NUMBERED[match[1] or ""] for match in matches if match is not None}
+        found |= mentioned_roles
     return found
 
 
@@ -75,8 +75,8 @@ def of_row(
     if not any(way.signature[0] == "row" for way in ways):
         return list(ways)
     folded = _FOLDED.search(name)
-    told = {role for each in beside for role in named_roles(names.mentioned(each))} & _ROWS.keys()
-    rows = {folded[1]} if folded is not None else {_ROWS[role] for role in told}
+    mentioned_roles = {role for each in beside for role in named_roles(names.mentioned(each))} & _ROWS.keys()
+    rows = {folded[1]} if folded is not None else {_ROWS[role] for role in mentioned_roles}
     if len(rows) != 1:
         return list(ways)
     return [way for way in ways if way.signature[0] != "row" or way.signature[1] in rows]

@@ -98,7 +98,7 @@ class DerivationRules(NamedTuple):
         for way in ways:
             axis = way.leading(before)
             compute, granule = partial(_copied, key, way, axis), None if axis is None else 1
-            yield Derivation((key,), way.words(before) or "unchanged", 0, ("told", key), compute, granule)
+            yield Derivation((key,), way.words(before) or "unchanged", 0, ("named", key), compute, granule)
 
     def _fronts(self, layer: SourceLayer, target: Target) -> Iterator[Derivation]:
         """Yield what becomes of a Dense layer behind a layer that normalizes."""
@@ -108,16 +108,16 @@ class DerivationRules(NamedTuple):
         ways = arrangements(shape, target.shape, target.operation, "kernel", layer.path)
         is_bias = target.size == math.prod(shape[1:])
         fronts = (one for one in self._scales_of(shape[0]) if one[0].layer.leads_to(layer))
-        for front, told in fronts:
+        for front, with_epsilon in fronts:
             for way in ways if front.factors else ():
-                words = _joined(way.words(shape), f"times the factor of {front.layer.name}{told}")
+                words = _joined(way.words(shape), f"times the factor of {front.layer.name}{with_epsilon}")
                 sources, compute = (key, *front.factors), partial(front.scaled, key, way)
                 yield Derivation(
                     sources, words, layer.number, ("front", "kernel"), compute, partner=front.layer.number
                 )
             if is_bias and front.layer is not layer:
                 sources = (*((bias,) if bias else ()), key, *front.offsets)
-                words = f"plus the offset of {front.layer.name}{told} times the kernel"
+                words = f"plus the offset of {front.layer.name}{with_epsilon} times the kernel"
                 shifted = partial(front.shifted, key, bias, target.shape)
                 yield Derivation(
                     sources, words, layer.number, ("front", "bias"), shifted, partner=front.layer.number
@@ -130,7 +130,9 @@ class DerivationRules(NamedTuple):
                 yield Fold(layer, 0.0), ""
         for layer in self.normalizations:
             if self._channels(layer) == size:
-                yield from ((Fold(layer, epsilon), told) for epsilon, told in _epsilons(layer))
+                yield from (
+                    (Fold(layer, epsilon), with_epsilon) for epsilon, with_epsilon in _epsilons(layer)
+                )
         for layer in self.biased:
             if self.specs[layer.weights["bias"]].shape == (size,):
                 yield Fold(layer, 0.0), ""
@@ -156,13 +158,13 @@ class DerivationRules(NamedTuple):
     def _factors(self, layer: SourceLayer, target: Target) -> Iterator[Derivation]:
         if self._channels(layer) != target.size:
             return
-        for epsilon, told in _epsilons(layer):
+        for epsilon, with_epsilon in _epsilons(layer):
             fold = Fold(layer, epsilon)
             for word, sources, compute in (
                 ("factor", fold.factors, partial(fold.factor, target.shape)),
                 ("offset", fold.sources, partial(fold.bias, None, target.shape)),
             ):
-                rule = f"{word} of {layer.name}{told}"
+                rule = f"{word} of {layer.name}{with_epsilon}"
                 yield Derivation(sources, rule, layer.number, ("factor", word), compute)
 
     def _channels(self, layer: SourceLayer) -> int:
@@ -170,9 +172,9 @@ class DerivationRules(NamedTuple):
 
     def _folds(self, layer: SourceLayer, behind: SourceLayer, target: Target) -> Iterator[Derivation]:
         channels = self._channels(behind)
-        for epsilon, told in _epsilons(behind):
+        for epsilon, with_epsilon in _epsilons(behind):
             fold = Fold(behind, epsilon)
-            rule = f"folded with {behind.name}{told}"
+            rule = f"folded with {behind.name}{with_epsilon}"
             yield from self._folded_kernels(layer, fold, target, rule)
             if target.size == channels and self._has_channels(layer, channels):
                 bias = layer.first(("bias",))

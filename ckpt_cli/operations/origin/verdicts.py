@@ -77,15 +77,15 @@ class Attempt(NamedTuple):
 class Judge:
     """Compares the weights of an export with a source.
 
-    `told` says of keys of the export which key of the source they are made of.
+    `given_sources` says of keys of the export which key of the source they are made of.
     """
 
     def __init__(
-        self, export: FormatReader, source: FormatReader, told: Mapping[str, str] | None = None
+        self, export: FormatReader, source: FormatReader, given_sources: Mapping[str, str] | None = None
     ) -> None:
         self._export = export
         self._source = source
-        self._told = told or {}
+        self._given_sources = given_sources or {}
         self._values = Values(source)
         self._prover = Prover(export, self._values)
         self._layers = source_layers(source)
@@ -129,7 +129,7 @@ class Judge:
 
     def _is_weight(self, key: str, spec: TensorSpec) -> bool:
         """Whether a tensor is a weight, rather than a shape, an axis or a number in a formula."""
-        if spec.dtype.is_unmapped or key in self._source.specs or key in self._told:
+        if spec.dtype.is_unmapped or key in self._source.specs or key in self._given_sources:
             return True
         if self._export.kinds.get(key) in ("slot", "optimizer", "graph") or self._gguf.is_made(key):
             return False
@@ -145,7 +145,7 @@ class Judge:
         return any(specs[each].size == 1 for one in mentions for each in one.layer.weights.values())
 
     def _pair(self, key: str, spec: TensorSpec) -> Paired | None:
-        """Return a weight with its verdict; None where it is a constant of the graph."""
+        """Return a weight with its verdict; None if it is a constant of the graph."""
         if spec.dtype.is_unmapped:
             return Paired(WeightOrigin(key, (), f"ckpt cannot read values of {spec.dtype}", UNPAIRED))
         tried: list[Proof] = []
@@ -181,7 +181,7 @@ class Judge:
 
     def _open_question(self, key: str, spec: TensorSpec, tried: Sequence[Proof]) -> str:
         """Return what is unknown and would give the values; nothing if a map says how the weight was made."""
-        if key in self._told:
+        if key in self._given_sources:
             return ""
         layers = {proof.way.layer for proof in tried}
         return self._turned(key, spec, layers) or self._epsilon(key, spec, tried)
@@ -222,8 +222,8 @@ class Judge:
 
     def _attempts(self, key: str, spec: TensorSpec) -> Iterator[Attempt]:
         """Yield ways to make a weight, the likeliest first."""
-        if key in self._told:
-            yield Attempt(list(self._rules.of_key(self._told[key], spec.shape)))
+        if key in self._given_sources:
+            yield Attempt(list(self._rules.of_key(self._given_sources[key], spec.shape)))
             return
         known = self._gguf.ways(key)
         if known:
@@ -421,7 +421,7 @@ def judge(
     export: FormatReader,
     source: FormatReader,
     advance: Callable[[int], None] = lambda _: None,
-    told: Mapping[str, str] | None = None,
+    given_sources: Mapping[str, str] | None = None,
 ) -> Origins:
     """Return what each weight of an export was made of."""
-    return Judge(export, source, told).judge(advance)
+    return Judge(export, source, given_sources).judge(advance)

@@ -122,7 +122,7 @@ def _what(entry: DiffEntry) -> str:
     if entry.change != "value":
         return f"{entry.change}: {' -> '.join(specs)}"
     if found.differing is None:
-        return f"value: {entry.untold}"
+        return f"value: {entry.unknown_reason}"
     count = f"value: {counted(found.differing, 'element')} differ" + ("s" if found.differing == 1 else "")
     if found.max_abs is None or found.max_rel is None:
         return count

@@ -127,7 +127,7 @@ def plan_rescue(
 ) -> Rescue:
     """Read all that is left of a checkpoint and return what saving it does.
 
-    Its `plan` is None where not one tensor is left.  Raises CheckpointError where the sibling
+    Its `plan` is None if not one tensor is left.  Raises CheckpointError if the sibling
     cannot help, and where OUT is the damaged checkpoint or its sibling.
     """
     try:
@@ -140,7 +140,7 @@ def plan_rescue(
             hints = ("choose another output path",)
             raise ConversionError("this path is one of the inputs", path=target, hints=hints)
     try:
-        lost = {} if not _needs_a_child(location) else _survey_apart(location)
+        lost = {} if not _needs_a_child(location) else _survey_in_children(location)
         salvage = open_damaged(location, other)
     except ConversionError:
         raise
@@ -163,14 +163,14 @@ def _format_written(own: Format, target: Location) -> Format:
         why = f"rescue keeps the format, {own.name}"
         refuse_false_suffix(own, target, why, "to change the format, convert the result")
         return own
-    told = format_of_suffix(target)
-    if told is None or told.name not in _FOR_ONLY_READ:
+    by_suffix = format_of_suffix(target)
+    if by_suffix is None or by_suffix.name not in _FOR_ONLY_READ:
         message = f"{own.name} can be read, but not written"
         hints = (
             (f"to save the tensors in another format, end OUT in {' or '.join(_FOR_ONLY_READ.values())}"),
         )
         raise ConversionError(message, path=target, hints=hints)
-    return told
+    return by_suffix
 
 
 _FOR_ONLY_READ = {"safetensors": ".safetensors", "npz": ".npz"}
@@ -199,7 +199,7 @@ def _place(path: Location) -> str:
 def _flaws(
     salvage: Salvage, keys: Iterable[str], advance: Callable[[int], None] = lambda _: None
 ) -> Iterator[tuple[str, Finding | None]]:
-    """Read tensors to their last byte; yield for each why it is lost, None where it is not."""
+    """Read tensors to their last byte; yield for each why it is lost, None if it is not."""
     known = {finding.key: finding for finding in reversed(salvage.reader.findings)}
     for key in keys:
         if salvage.reader.is_unread(key):
@@ -254,7 +254,7 @@ def _needs_a_child(location: CheckpointLocation) -> bool:
     return zipped or find_damaged_superblock(head) is not None or location.head.endswith(".json")
 
 
-def _survey_apart(location: CheckpointLocation) -> dict[str, Finding]:
+def _survey_in_children(location: CheckpointLocation) -> dict[str, Finding]:
     """Return why tensors are lost, found out in processes that may die of it."""
     lost: dict[str, Finding] = {}
     done: set[str] = set()
@@ -276,15 +276,15 @@ def _one_survey(location: CheckpointLocation, done: frozenset[str]) -> Iterator[
     try:
         with ReadingChild(location, _report_to, location, done) as child:
             while True:
-                told = child.receive(_PATIENCE)
-                if isinstance(told, dict):
-                    kind = CheckpointError if told["code"] in NOT_READ else CorruptCheckpointError
-                    raise kind(told.pop("message"), **told)
-                if isinstance(told, str):
-                    reading = told
+                received = child.receive(_PATIENCE)
+                if isinstance(received, dict):
+                    kind = CheckpointError if received["code"] in NOT_READ else CorruptCheckpointError
+                    raise kind(received.pop("message"), **received)
+                if isinstance(received, str):
+                    reading = received
                     continue
-                yield told
-                if told[0] == "":
+                yield received
+                if received[0] == "":
                     return
     except ChildLostError as lost:
         what, code = str(lost), lost.code
@@ -340,7 +340,7 @@ class _RescuePlanner:
         self.lost = [Lost(key, self.reader.specs[key], flaw) for key, flaw in flaws.items()]
         self.kept = {key: spec for key, spec in self.reader.specs.items() if key not in flaws}
         self.doubts = dict(salvage.doubts)
-        self.notes = [_said(finding) for finding in salvage.findings]
+        self.notes = [_finding_text(finding) for finding in salvage.findings]
 
     def rescue(self) -> Rescue:
         if self.into is not self.reader.format:
@@ -387,7 +387,7 @@ class _RescuePlanner:
         """Return the object graph to be written, and what it is; what it does not know is lost."""
         own = self._own_graph()
         if own is not None:
-            self._hold_against(own)
+            self._pass_over_misread(own)
             trimmed = without_lost(own, self._weights(self.reader.specs), self._weights(self.kept))
             return (None, "kept") if trimmed is own else (trimmed, "trimmed")
         weights = self._weights(self.kept)
@@ -415,7 +415,7 @@ class _RescuePlanner:
             self._lose(GRAPH_KEY, found.code, found.message, found.file)
         return graph if GRAPH_KEY in self.kept else None
 
-    def _hold_against(self, graph: ObjectGraph) -> None:
+    def _pass_over_misread(self, graph: ObjectGraph) -> None:
         """Pass over what a damaged block names and no object has: a key that was misread."""
         owned = graph.tensors(self.reader.specs)
         misread = [key for key in self.salvage.doubts if key not in owned and key != GRAPH_KEY]
@@ -438,7 +438,7 @@ class _RescuePlanner:
             elif finding.key is None and (graph is None or finding.code == "entry"):
                 self.lost.append(Lost(None, None, finding))
             elif finding.key is None:
-                self.notes.append(_said(finding))
+                self.notes.append(_finding_text(finding))
         hidden = any(finding.key is None and finding.code != "entry" for finding in self.salvage.losses)
         if graph is not None and hidden:
             for key in claimed_keys(graph, self.reader.specs):
@@ -485,11 +485,11 @@ class _RescuePlanner:
 
 
 def other_specs(salvage: Salvage) -> Any:
-    """Return the specs of the sibling; none where there is none."""
+    """Return the specs of the sibling; none if there is none."""
     return salvage.sibling.specs if salvage.sibling is not None else {}
 
 
-def _said(finding: Finding) -> str:
+def _finding_text(finding: Finding) -> str:
     where = finding.file or ""
     offset = f": offset {finding.offset}" if finding.offset is not None else ""
     return f"{where}{offset}: {finding.message}"

@@ -27,7 +27,7 @@ class Curve:
         self.steps: list[int] = []
         self.values: list[float] = []
 
-    def tell(self, step: int, value: float) -> None:
+    def add(self, step: int, value: float) -> None:
         at = bisect_left(self.steps, step)
         if at < len(self.steps) and self.steps[at] == step:
             self.values[at] = value
@@ -92,4 +92,4 @@ def _read(reader: EventReader, tag: str | None, curves: dict[str, Curve], tags: 
             if name not in curves and len(curves) < _MOST_TAGS:
                 curves[name] = Curve(name)
             if name in curves:
-                curves[name].tell(event.step, value)
+                curves[name].add(event.step, value)

@@ -40,7 +40,7 @@ class Follower:
 
     def __init__(self, path: Location, state_path: Location) -> None:
         self._path, self._state_path = path, state_path
-        self._told: dict[str, _State] = {}
+        self._reported: dict[str, _State] = {}
         """The state in which each checkpoint was found complete."""
         self._before: dict[str, _State] | None = None
         """The state of the others at the last poll; None before the first."""
@@ -57,19 +57,19 @@ class Follower:
             directory = Directory(self._path, self._state_path)
             places = {place.path.absolute(): place for place in directory.places()}
         except CheckpointNotFoundError:
-            self._told, self._before = {}, {}
+            self._reported, self._before = {}, {}
             return Poll(None, [], [])
-        self._told = {path: state for path, state in self._told.items() if path in places}
+        self._reported = {path: state for path, state in self._reported.items() if path in places}
         warnings: list[str] = []
         now: dict[str, _State] = {}
         complete: list[tuple[str, _State, Member]] = []
         has_unsettled = False
         for path, place in places.items():
-            state, told = place.fingerprint(), self._told.get(path)
-            if state == told:
+            state, last_state = place.fingerprint(), self._reported.get(path)
+            if state == last_state:
                 continue
             is_unchanged = self._before is not None and state == self._before.get(path)
-            has_old_head = told is not None and told.get(place.head) == state.get(place.head)
+            has_old_head = last_state is not None and last_state.get(place.head) == state.get(place.head)
             member = directory.member(place)
             is_settled = is_unchanged, not has_old_head
             if member is None or not self._is_complete(place, is_settled, warnings):
@@ -81,7 +81,7 @@ class Follower:
             now |= {path: state for path, state, _ in complete}
             complete = []
         self._before = now
-        self._told |= {path: state for path, state, _ in complete}
+        self._reported |= {path: state for path, state, _ in complete}
         return Poll(directory, sorted((each[2] for each in complete), key=lambda each: each.order), warnings)
 
     def _is_complete(

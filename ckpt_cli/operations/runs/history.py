@@ -79,7 +79,7 @@ class History:
         moved = self._moved(reader, before, now, weights)
         path = reader.location.path
         self.rows[path] = {
-            layer: _tell(keys, [key for key in keys if key in weights], before, now, moved)
+            layer: _count_shared_files(keys, [key for key in keys if key in weights], before, now, moved)
             for layer, keys in layers.items()
         }
         self.ratios[path] = _ratio(weights, before, moved)
@@ -138,7 +138,7 @@ def _alike(reader: FormatReader, other: FormatReader, key: str) -> bool:
     return two is not None and (one.dtype, one.shape) == (two.dtype, two.shape)
 
 
-def _tell(
+def _count_shared_files(
     keys: Sequence[str],
     weights: Sequence[str],
     before: Mapping[str, Seen],
@@ -163,7 +163,7 @@ def _norm(keys: Collection[str], seen: Mapping[str, Seen]) -> float | None:
 
 
 def _ratio(keys: Collection[str], before: Mapping[str, Seen], moved: Mapping[str, float]) -> float | None:
-    """Return how far weights moved by their norm before; None where that of one of them is not known."""
+    """Return how far weights moved by their norm before; None if that of one of them is not known."""
     norm = _norm(keys, before)
     if not norm or not all(key in moved for key in keys if key in before):
         return None
@@ -302,16 +302,16 @@ def _order(layer: str) -> tuple[bool, list[tuple[int, str]]]:
 
 
 def _of(seen: History, row: LogRow, layer: str, field: str) -> float | int | str | None:
-    told = seen.rows.get(row.path, {}).get(layer)
-    return number(getattr(told, field)) if told is not None else None
+    change = seen.rows.get(row.path, {}).get(layer)
+    return number(getattr(change, field)) if change is not None else None
 
 
 def _thinned(curve: Curve) -> list[list[float | int | str | None]]:
     """Return the points of a curve; of very many, the smallest and the largest of each range."""
     points = list(zip(curve.steps, curve.values, strict=True))
-    stretch = max(1, 2 * len(points) // _MOST_POINTS)
-    if stretch > 2:
-        groups = [points[at : at + stretch] for at in range(0, len(points), stretch)]
+    per_group = max(1, 2 * len(points) // _MOST_POINTS)
+    if per_group > 2:
+        groups = [points[at : at + per_group] for at in range(0, len(points), per_group)]
         ends = [(min(group, key=_value), max(group, key=_value)) for group in groups]
         points = [point for pair in ends for point in sorted(set(pair))]
     return [[step, number(value)] for step, value in points]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from formats.core.words import command_line, counted, spoken_age
+from formats.core.words import age_in_words, command_line, counted
 from formats.errors import CheckpointError, CheckpointNotFoundError
 from formats.find.directory import Directory, Member, count_below
 from formats.find.opening import open_location
@@ -109,7 +109,7 @@ def _member_rows(directory: Directory, jobs: int, *, long: bool) -> Iterator[_Li
     return each_of_many(row, directory.members, jobs, directory.path.store)
 
 
-def _tell_shared(rows: Sequence[tuple[dict[str, Any], frozenset[Identity]]]) -> None:
+def _count_shared_bytes(rows: Sequence[tuple[dict[str, Any], frozenset[Identity]]]) -> None:
     """Say of each checkpoint how many bytes it has in common with others: files that are hard links to one.
 
     Only the first of the others are named.
@@ -165,15 +165,15 @@ def _directory_document(
             continue
         rows.append((row.fields, row.files))
         warnings += row.warnings
-    _tell_shared(rows)
+    _count_shared_bytes(rows)
     latest = directory.latest
     if directory.latest_flaw is not None:
         complete = False
         directory.notes.append(f"{path}: {directory.latest_flaw}")
     directory.notes.extend(_interrupted(path))
     fields = [fields for fields, _ in rows]
-    is_told = not (recursive or is_run(fields)) and path.store.lists_first
-    below = count_below(path) if is_told else None
+    has_owner_facts = not (recursive or is_run(fields)) and path.store.lists_first
+    below = count_below(path) if has_owner_facts else None
     if fields and below is not None:
         directory.notes.append(f"{path}: {below}: {command_line('ls', '-R', path)}")
     name = spelling(latest).relative_to(path) if latest is not None else None
@@ -181,12 +181,12 @@ def _directory_document(
         "directory": path,
         "latest": name,
         "checkpoints": fields,
-        **_beside(path),
+        **_side_files(path),
     }
     return (document, directory.notes, warnings), complete
 
 
-def _beside(path: Location) -> dict[str, list[dict[str, Any]]]:
+def _side_files(path: Location) -> dict[str, list[dict[str, Any]]]:
     """Return the event files and graphs of a run directory, and the event files of its evaluations.
 
     An Estimator evaluates into `eval`, or `eval_NAME`.
@@ -216,7 +216,7 @@ def _interrupted(path: Location) -> list[str]:
     notes = []
     for found in half_sent_in(path) if path.store.scheme else here:
         if found is not None:
-            age, size = spoken_age(time.time() - found.modified), found.frees(Freed())
+            age, size = age_in_words(time.time() - found.modified), found.frees(Freed())
             doing = found.in_the_way or f"to remove it: {command_line('state', '--fix', path)}"
             notes.append(f"{found.path}: {found.what} ({age} old, {size:,} bytes; {doing})")
     return notes

@@ -169,7 +169,7 @@ class RunLog:
     def rows(self, advance: Callable[[int], None] = lambda _: None) -> Iterator[LogRow]:
         """Yield a row for each checkpoint that is still there.
 
-        Raises NothingSelectedError where the selection matches nothing in any of them.
+        Raises NothingSelectedError if the selection matches nothing in any of them.
         """
         nothing: NothingSelectedError | None = None
         chosen = 0
@@ -188,9 +188,9 @@ class RunLog:
             raise nothing
 
     def row(self, member: Member, advance: Callable[[int], None] = lambda _: None) -> LogRow | None:
-        """Return a checkpoint's row; None where it has gone.
+        """Return a checkpoint's row; None if it has gone.
 
-        Raises NothingSelectedError where the selection matches nothing in it.
+        Raises NothingSelectedError if the selection matches nothing in it.
         """
         row = self._row(member, advance)
         if row is None:
@@ -198,21 +198,21 @@ class RunLog:
         at = row.global_step if row.global_step is not None else row.step
         if at is None:
             return row
-        self._tell(at, row)
+        self._add_own_metrics(at, row)
         found = self.curve.last(self._told.get(_series(row.name), -1), at)
         self._told[_series(row.name)] = at
         return row._replace(loss_step=found[0], loss=found[1]) if found else row
 
-    def _tell(self, step: int, row: LogRow) -> None:
+    def _add_own_metrics(self, step: int, row: LogRow) -> None:
         """Add the loss, or the requested metric, of a checkpoint itself, if event files have none."""
         if not self._is_told:
             tag = self.curve.tag or LOSS
             if row.metrics is not None and tag in row.metrics:
                 self.curve.tag = tag
-                self.curve.tell(step, row.metrics[tag])
+                self.curve.add(step, row.metrics[tag])
 
     def _row(self, member: Member, advance: Callable[[int], None]) -> LogRow | None:
-        """Return a checkpoint's row, one of unknowns where it is damaged; None where it has gone."""
+        """Return a checkpoint's row, one of unknowns where it is damaged; None if it has gone."""
         name = member.called(spelling(member.location))
         blank = LogRow(name, member.location.path, None, member.step, iso_time(member.modified))
         for attempt in range(ATTEMPTS):
@@ -403,7 +403,7 @@ def _size(path: Location) -> int:
 
 
 def _state(path: Location) -> Identity | None:
-    """Return what changes when a file is replaced; None where it is gone."""
+    """Return what changes when a file is replaced; None if it is gone."""
     found = path.entry()
     return found.identity if found is not None else None
 

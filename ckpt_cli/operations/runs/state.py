@@ -29,7 +29,7 @@ NOT_THERE = "does not exist"
 
 
 class StateEntry(NamedTuple):
-    """A checkpoint that a state file lists, or shall list; `location` is None where there is none.
+    """A checkpoint that a state file lists, or shall list; `location` is None if there is none.
 
     `listed` is the path as the file has it, `name` the one it has in the directory.  `absence` says why
     there is no location.
@@ -70,7 +70,7 @@ def _inside(path: Location, folder: Location) -> str:
 
 
 def flaw_of(location: CheckpointLocation) -> str | None:
-    """Return why a checkpoint cannot be restored, as its index and its files tell; None where it can."""
+    """Return why a checkpoint cannot be restored, as its index and its files tell; None if it can."""
     try:
         with open_location(location) as reader:
             missing = reader.missing_files()
@@ -232,7 +232,7 @@ def _timestamps(state: StateFile | None) -> dict[str, float]:
 
 
 def _modified(path: Location) -> float:
-    """Return when something was changed, in seconds since 1970; CheckpointNotFoundError where it has gone."""
+    """Return when something was changed, in seconds since 1970; CheckpointNotFoundError if it has gone."""
     found = path.entry()
     if found is None:
         raise CheckpointNotFoundError("this file no longer exists", path=path)

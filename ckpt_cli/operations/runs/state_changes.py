@@ -26,7 +26,7 @@ import contextlib
 import os
 from typing import TYPE_CHECKING, NamedTuple
 
-from formats.core.words import command_line, counted, spoken_age
+from formats.core.words import age_in_words, command_line, counted
 from formats.errors import (
     CheckpointError,
     CheckpointNotFoundError,
@@ -41,7 +41,7 @@ from formats.model.checkpoint_files import CheckpointLocation, step_of
 from formats.model.reader import Family
 from formats.store.local.removing import Attempts
 from formats.store.local.staging import FULL, holding, refusing, replace_file, sync_directory
-from formats.store.remote.object_lock import LeftLock, lock_path, locks_in
+from formats.store.remote.object_lock import FoundLock, lock_path, locks_in
 from formats.store.remote.upload_journal import HalfSent
 from formats.store.siblings import V1_SHARD
 from formats.tf.run.leftovers import Freed
@@ -63,7 +63,7 @@ _RECENT = 600
 """Seconds within which what changed may belong to a save that is still running elsewhere."""
 
 
-class Wish(NamedTuple):
+class RequestedChanges(NamedTuple):
     """The requested changes: a checkpoint to be the latest, repairs, how many to keep."""
 
     latest: str | None = None
@@ -78,7 +78,7 @@ class Change(NamedTuple):
     name: str
     why: str
     files: tuple[Location, ...] = ()
-    leftover: Leftover | HalfSent | LeftLock | None = None
+    leftover: Leftover | HalfSent | FoundLock | None = None
 
     nbytes: int = 0
     """What is freed."""
@@ -95,8 +95,8 @@ class StatePlan(NamedTuple):
     warnings: list[str]
 
 
-def make_plan(run: Run, wish: Wish) -> StatePlan:
-    """Return what there is to do; CheckpointError where it cannot be done."""
+def make_plan(run: Run, wish: RequestedChanges) -> StatePlan:
+    """Return what there is to do; CheckpointError if it cannot be done."""
     run.path.is_object()  # or raises what nothing there takes
     return _StatePlanner(run).plan(wish)
 
@@ -112,7 +112,7 @@ class _StatePlanner:
         self.warnings: list[str] = []
         self._freed = Freed()
 
-    def plan(self, wish: Wish) -> StatePlan:
+    def plan(self, wish: RequestedChanges) -> StatePlan:
         run = self.run
         if run.has_file and run.state is None and not wish.fix:
             hints = (f"to rewrite the state file: {command_line('state', '--fix', run.path)}",)
@@ -347,7 +347,7 @@ class _StatePlanner:
 
     # Leftovers --------------------------------------------------------------------
 
-    def _name(self, leftover: Leftover | HalfSent | LeftLock) -> str:
+    def _name(self, leftover: Leftover | HalfSent | FoundLock) -> str:
         return leftover.path.relative_to(self.run.path)
 
     def _put_back(self) -> None:
@@ -388,7 +388,7 @@ class _StatePlanner:
             if age < _RECENT:
                 why = "a save on another machine may still need it"
                 self.warnings.append(f"{name} changed {max(0, age):.0f} seconds ago; {why}")
-            what = f"{spoken_age(age)} old: {leftover.what}"
+            what = f"{age_in_words(age)} old: {leftover.what}"
             size = leftover.frees(self._freed)
             change = Change("remove", name, what, leftover=leftover, nbytes=size)
             self.changes.append(change)
@@ -404,10 +404,10 @@ def _links_in(folder: str) -> dict[str, list[str]]:
     """Return the places that each symbolic link of a folder leads over, by its own, up to another of them."""
     with os.scandir(folder) as entries:
         links = {_place(entry.path) for entry in entries if entry.is_symlink()}
-    return {link: _way_of(link, links) for link in sorted(links)}
+    return {link: _link_targets(link, links) for link in sorted(links)}
 
 
-def _way_of(link: str, others: set[str]) -> list[str]:
+def _link_targets(link: str, others: set[str]) -> list[str]:
     """Return the places that a link leads over, up to where it ends, goes round, or comes to another."""
     places: dict[str, None] = {}
     place = link
@@ -442,7 +442,7 @@ def files_of(location: CheckpointLocation) -> list[Location]:
 
 
 def carry_out(run: Run, plan: StatePlan) -> None:
-    """Do what a plan says; CheckpointError where the state file is not what the plan was made for."""
+    """Do what a plan says; CheckpointError if the state file is not what the plan was made for."""
     with holding(run.path):
         _carry_out(run, plan)
 
@@ -456,9 +456,9 @@ def _carry_out(run: Run, plan: StatePlan) -> None:
     failed = Attempts()
     for change in plan.changes:
         if change.action == "remove" and change.leftover is not None:
-            with failed.going_on():
+            with failed.deferring_errors():
                 change.leftover.clear()
-    with failed.going_on():
+    with failed.deferring_errors():
         _write_and_delete(run, plan)
     failed.raise_first()
 
@@ -469,16 +469,16 @@ def _write_and_delete(run: Run, plan: StatePlan) -> None:
     is_said = plan.state is None or _replaced(run, plan.state, may_delete_first=bool(checkpoints))
     failed = Attempts()
     for files in checkpoints:
-        with failed.going_on():
+        with failed.deferring_errors():
             _delete(files)
     if plan.state is not None and not is_said:
-        with failed.going_on():
+        with failed.deferring_errors():
             replace_file(run.state_path, plan.state.text())
     failed.raise_first()
 
 
 def _replaced(run: Run, state: StateFile, *, may_delete_first: bool) -> bool:
-    """Replace the state file; False where the disk is full, and deleting checkpoints can make room."""
+    """Replace the state file; False if the disk is full, and deleting checkpoints can make room."""
     _refuse_changed(run)
     try:
         replace_file(run.state_path, state.text())
@@ -511,7 +511,7 @@ def _delete(files: tuple[Location, ...]) -> None:
             os.unlink(path)
         if number == 0:
             # from here on it is not a checkpoint, even after a loss of power
-            with failed.going_on(), refusing(path):
+            with failed.deferring_errors(), refusing(path):
                 sync_directory(os.path.dirname(path) or ".")
     failed.raise_first()
 

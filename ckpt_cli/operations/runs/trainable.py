@@ -38,7 +38,7 @@ def trainable_tensors(reader: FormatReader) -> Trainable:
     """Return the content of the graph next to a checkpoint, which is empty without one."""
     shard = V1_SHARD.fullmatch(reader.location.path)
     prefix = reader.location.path.of(shard["prefix"]) if shard else reader.location.path
-    path = _graph_beside(prefix)
+    path = _nearest_graph(prefix)
     if path is None:
         return Trainable({})
     from formats.tf.run.meta_graph import read_meta_graph
@@ -53,7 +53,7 @@ def trainable_tensors(reader: FormatReader) -> Trainable:
     return Trainable(marks, path, path != prefix + ".meta", flaws)
 
 
-def _graph_beside(prefix: Location) -> Location | None:
+def _nearest_graph(prefix: Location) -> Location | None:
     """Return the graph of a checkpoint; where it has none, that of the nearest step of the same run."""
     own = prefix + ".meta"
     if own.is_file():

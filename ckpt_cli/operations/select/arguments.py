@@ -51,7 +51,7 @@ def paths_and_keys(first: Location, words: Sequence[str]) -> tuple[list[Location
 
 
 def _names_in(path: Location) -> set[str]:
-    """Return a checkpoint's keys and object paths; none where it cannot be opened: listing it says why."""
+    """Return a checkpoint's keys and object paths; none if it cannot be opened: listing it says why."""
     try:
         with open_reader(path) as reader:
             return {*reader.specs, *reader.object_paths.values()}

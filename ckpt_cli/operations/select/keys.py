@@ -295,9 +295,9 @@ def _attribute_of(key: str) -> str:
 
 
 def object_graph_of(reader: FormatReader) -> ObjectGraph | None:
-    """Return the object graph; None where the format has none.
+    """Return the object graph; None if the format has none.
 
-    Raises CorruptCheckpointError where it is damaged, InaccessibleError where its file may not be read.
+    Raises CorruptCheckpointError if it is damaged, InaccessibleError if its file may not be read.
     """
     prove_graph(reader)
     return reader.object_graph

@@ -87,7 +87,7 @@ class Name(NamedTuple):
         )
 
     def match(self, name: str) -> dict[str, str] | None:
-        """Return the captures of a name; None where it is none of these."""
+        """Return the captures of a name; None if it is none of these."""
         found = _pattern(self).fullmatch(name)
         if found is None:
             return None
@@ -134,7 +134,7 @@ class MapRow(NamedTuple):
         return f"{self.place}: {self.old.text!r} -> {self.new.text!r}{steps}"
 
     def check(self) -> None:
-        """Raise ValueError where a capture has no place on the other side."""
+        """Raise ValueError if a capture has no place on the other side."""
         mine, theirs = set(self.old.captures), set(self.new.captures)
         turn = self.steps.turn
         lost, made = sorted(mine - theirs), sorted(theirs - mine)

@@ -76,7 +76,7 @@ _ALIKE: tuple[Callable[[_CandidateName], object], ...] = (
 
 def propose(sources: Sequence[Candidate], targets: Sequence[Candidate]) -> list[Proposal]:
     """Return what may be paired, in the order of `targets`; no key comes twice."""
-    sides = _taken_apart(sources), _taken_apart(targets)
+    sides = _split_words(sources), _split_words(targets)
     weights = _weights(sides)
     found: dict[str, Proposal] = {}
     used: set[str] = set()
@@ -104,7 +104,7 @@ def _words(path: str) -> list[str]:
     return [_SAME.get(word, word) for word in singular]
 
 
-def _taken_apart(candidates: Sequence[Candidate]) -> list[_CandidateName]:
+def _split_words(candidates: Sequence[Candidate]) -> list[_CandidateName]:
     stacks: defaultdict[str, set[int]] = defaultdict(set)
     for candidate in candidates:
         for stack, number in _numbers(candidate.path):

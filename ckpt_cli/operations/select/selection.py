@@ -95,7 +95,7 @@ def with_words(selection: Selection, *readers: FormatReader) -> Selection:
             continue
         found = {key for reader in readers for key in _matching(reader, f"*{text}*", selection)}
         if found:
-            notices.tell(f"{counted(len(found), 'key contains', 'keys contain')} {text!r}")
+            notices.status(f"{counted(len(found), 'key contains', 'keys contain')} {text!r}")
             keep[at] = f"*{text}*"
     return selection._replace(keep=tuple(keep), words=())
 
@@ -171,14 +171,14 @@ def choose(
     if found.idle and reader.paths_flaw is not None:
         raise unmatched(reader, found.idle[0])
     if noted:
-        say_idle(reader, found.idle)
+        note_unused_patterns(reader, found.idle)
     return found.chosen
 
 
 def prove_graph(reader: FormatReader) -> None:
     """Read the source of object paths, full names and kinds before they are used.
 
-    Raises CorruptCheckpointError where it is damaged, InaccessibleError where its file may not be read.
+    Raises CorruptCheckpointError if it is damaged, InaccessibleError if its file may not be read.
     """
     flaw = reader.paths_flaw
     if flaw is None:
@@ -191,10 +191,10 @@ def prove_graph(reader: FormatReader) -> None:
     raise CorruptCheckpointError(message, path=flaw.file, offset=flaw.offset, code=flaw.code, hints=hints)
 
 
-def say_idle(reader: FormatReader, patterns: Iterable[str]) -> None:
+def note_unused_patterns(reader: FormatReader, patterns: Iterable[str]) -> None:
     """Tell of patterns that were to drop something and match nothing: a slip, more often than not."""
     for text in patterns:
-        notices.tell(f"{reader.location.path}: no tensor matches --exclude {text!r}")
+        notices.status(f"{reader.location.path}: no tensor matches --exclude {text!r}")
 
 
 def nothing_selected(reader: FormatReader) -> NothingSelectedError:

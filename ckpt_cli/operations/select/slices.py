@@ -95,7 +95,7 @@ class _PartTensor(LazyTensor):
 
 
 def find_part(reader: FormatReader, text: str, *, ignore_case: bool = False) -> TensorSlice:
-    """Return the one tensor, or part of one, that `text` names; NothingSelectedError where it names none.
+    """Return the one tensor, or part of one, that `text` names; NothingSelectedError if it names none.
 
     A word that is not a key means the key that contains it.
     """
@@ -188,7 +188,7 @@ def _only(reader: FormatReader, text: str, how: Selection) -> str:
 def parse_index(text: str, spec: TensorSpec, path: str) -> tuple[Index, tuple[int, ...]]:
     """Return the index that a slice stands for, and the axes that integers in it take away.
 
-    Raises SliceError where it is malformed or does not fit the tensor's shape.
+    Raises SliceError if it is malformed or does not fit the tensor's shape.
     """
 
     def wrong(what: str) -> SliceError:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def left_alone(reader: FormatReader, keys: Iterable[str]) -> str | None:
-    """Return a line that names the tensors whose type is not mapped; None where there is none."""
+    """Return a line that names the tensors whose type is not mapped; None if there is none."""
     specs = (reader.specs[key] for key in keys)
     named = [f"{spec.key!r} ({spec.dtype})" for spec in specs if spec.dtype.is_unmapped]
     if not named:

@@ -51,7 +51,7 @@ class Constant(NamedTuple):
     dtype: str
 
 
-class Relaid(FormatReader):
+class DerivedReader(FormatReader):
     """A reader of what relations make of another reader's tensors.
 
     Raises DuplicateKeyError where two of them have one key, ConversionError where parts
@@ -262,7 +262,7 @@ class _Made(LazyTensor):
         return np.array(self._scaled(made) if self._relation.scale != 1 else made, order="C")
 
     def _scaled(self, made: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-        """Return it multiplied; ConversionError where a number is then more than its dtype holds."""
+        """Return it multiplied; ConversionError if a number is then more than its dtype holds."""
         import numpy as np
 
         wide = made.astype(np.float64) * self._relation.scale

@@ -11,7 +11,7 @@ from formats.model.verification import Finding
 from formats.store.work.workers import SERIAL, Workers
 
 from ..look.contract import Contract
-from ..select.view import Relaid
+from ..select.view import DerivedReader
 from .envelope import PAYLOAD_TYPE, Envelope, read_envelope
 from .statement import Statement, read_statement
 
@@ -87,20 +87,20 @@ class SignedContract(Contract):
 def _changes(view: FormatReader, renamed: Mapping[str, str]) -> list[str]:
     """Return which tensors were renamed, transposed or computed to match the signed names and axes."""
     moved, made = dict(renamed), []
-    if isinstance(view, Relaid):
+    if isinstance(view, DerivedReader):
         moved |= {key: name for name, (key, *others) in _joined(view) if not others and key != name}
         made = [f"{' + '.join(keys)} -> {name}: {view.operations[name]}" for name, keys in _joined(view)]
         made = [text for text in made if not text.endswith(": ")]
-    told = []
+    changes_made = []
     if moved:
         names = [f"{plain_key(old)} -> {plain_key(new)}" for old, new in moved.items()]
-        told.append(f"{len(names):,} were renamed: {first_of(names)}")
+        changes_made.append(f"{len(names):,} were renamed: {first_of(names)}")
     if made:
-        told.append(f"{len(made):,} have other axes: {first_of(made)}")
-    return told
+        changes_made.append(f"{len(made):,} have other axes: {first_of(made)}")
+    return changes_made
 
 
-def _joined(view: Relaid) -> list[tuple[str, tuple[str, ...]]]:
+def _joined(view: DerivedReader) -> list[tuple[str, tuple[str, ...]]]:
     return [(name, keys) for name, keys in view.origins.items() if keys]
 
 

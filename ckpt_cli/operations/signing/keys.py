@@ -170,7 +170,7 @@ def _quoted(path: str) -> str:
 
 
 def _library(path: str) -> tuple[Any, Any, Any]:
-    """Return the modules of `cryptography`.  Raises UnsupportedFeatureError where it is not installed."""
+    """Return the modules of `cryptography`.  Raises UnsupportedFeatureError if it is not installed."""
     try:
         from cryptography.hazmat.primitives import serialization
         from cryptography.hazmat.primitives.asymmetric import ec, ed25519

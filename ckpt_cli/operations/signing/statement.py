@@ -76,8 +76,8 @@ def read_statement(payload: bytes) -> Statement:
     subjects, predicate = fields.get("subject"), fields.get("predicate")
     if not isinstance(subjects, list) or not subjects:
         raise ValueError("it names no tensors")
-    said = predicate if isinstance(predicate, dict) else {}
-    found = Statement({}, {}, str(said.get("source")), str(said.get("time")))
+    annotation = predicate if isinstance(predicate, dict) else {}
+    found = Statement({}, {}, str(annotation.get("source")), str(annotation.get("time")))
     for number, subject in enumerate(subjects):
         try:
             spec, digest = _tensor(subject)
@@ -94,17 +94,17 @@ def _tensor(subject: Any) -> tuple[TensorSpec, str]:
     name, digest, annotations = (fields.get(field) for field in ("name", "digest", "annotations"))
     if not isinstance(name, str):
         raise ValueError("a tensor has no name")  # noqa: TRY004  the file's fault
-    told = digest.get(ALGORITHM) if isinstance(digest, dict) else None
-    if not isinstance(told, str) or not _HEX.fullmatch(told):
+    digest_value = digest.get(ALGORITHM) if isinstance(digest, dict) else None
+    if not isinstance(digest_value, str) or not _HEX.fullmatch(digest_value):
         raise ValueError(f"{_short(name)} has no {ALGORITHM} digest")
-    said = annotations if isinstance(annotations, dict) else {}
-    dtype, shape = said.get("dtype", ""), said.get("shape")
+    annotation = annotations if isinstance(annotations, dict) else {}
+    dtype, shape = annotation.get("dtype", ""), annotation.get("shape")
     if dtype is not None and not (isinstance(dtype, str) and dtype in BY_NAME):
         raise ValueError(f"{_short(name)} has the unknown dtype {_short(dtype)}")
     if not isinstance(shape, list) or len(shape) > _MOST_DIMENSIONS or not all(map(_is_count, shape)):
         raise ValueError(f"{_short(name)} has no valid shape")
     spec = TensorSpec(name, _UNMAPPED if dtype is None else BY_NAME[dtype], tuple(shape))
-    return spec, f"{ALGORITHM}:{told}"
+    return spec, f"{ALGORITHM}:{digest_value}"
 
 
 def _is_count(value: Any) -> bool:

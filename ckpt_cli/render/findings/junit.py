@@ -69,7 +69,7 @@ def _case(of_class: str, name: str, findings: list[Finding]) -> Iterator[str]:
                 f"   <failure message={quoteattr(text)} type={quoteattr(finding.code)}>"
                 f"{escape(where)}</failure>"
             )
-    told = [f"{f.severity}: {f.code}: {sentence(f)}" for f in findings if f.severity != "error"]
-    if told:
-        yield "   <system-out>" + escape("\n".join(told)) + "</system-out>"
+    other_lines = [f"{f.severity}: {f.code}: {sentence(f)}" for f in findings if f.severity != "error"]
+    if other_lines:
+        yield "   <system-out>" + escape("\n".join(other_lines)) + "</system-out>"
     yield "  </testcase>"

@@ -21,7 +21,7 @@ _LEAST_ALIKE = 5
 
 
 def find_damaged_superblock(head: bytes) -> Superblock | None:
-    """Return the superblock of a file whose signature may be damaged; None where there is none."""
+    """Return the superblock of a file whose signature may be damaged; None if there is none."""
     alike = sum(mine == theirs for mine, theirs in zip(head, SIGNATURE, strict=False))
     if alike < _LEAST_ALIKE:
         return None

@@ -33,7 +33,7 @@ def collection_size(header: bytes, length_mask: int = (1 << 64) - 1) -> int:
 
 
 def objects_of(data: bytes, length_mask: int = (1 << 64) - 1) -> dict[int, tuple[int, int]] | None:
-    """Return offset and size of a collection's objects by index; None where they do not follow each other."""
+    """Return offset and size of a collection's objects by index; None if they do not follow each other."""
     at, end = HEADER_SIZE, len(data)
     objects: dict[int, tuple[int, int]] = {}
     while end - at >= _OBJECT.size:

@@ -71,7 +71,7 @@ class Attribute(NamedTuple):
 
 
 def outline_of(datatype: bytes, dataspace: bytes, layout: bytes) -> Outline:
-    """Return what a dataset is; UnfamiliarError where its type is none of the commonest."""
+    """Return what a dataset is; UnfamiliarError if its type is none of the commonest."""
     shape, place = shape_of(dataspace), layout_of(layout)
     number = _NUMBERS.get(datatype[: _NUMBER_SIZES.get(datatype[:1], 0)])
     if number is not None:
@@ -141,7 +141,7 @@ def split_attribute(message: bytes) -> tuple[bytes, Attribute]:
 
 
 def fixed_strings(attribute: Attribute) -> list[bytes] | None:
-    """Return an attribute's strings without the NULs that pad them; None where they vary in length.
+    """Return an attribute's strings without the NULs that pad them; None if they vary in length.
 
     An attribute without elements can be of any type: h5py makes an empty list one of numbers.
     """

@@ -106,7 +106,7 @@ class Object:
         return dict(split_attribute(message) for message in reversed(self._attributes))
 
     def outline(self) -> Outline:
-        """Return what a dataset is; UnfamiliarError where its type is none of the commonest."""
+        """Return what a dataset is; UnfamiliarError if its type is none of the commonest."""
         return outline_of(self.messages[_DATATYPE], self.messages[_DATASPACE], self.messages[_LAYOUT])
 
     def layout(self) -> DataLayout:
@@ -289,9 +289,9 @@ class FileStructure:
     # Attributes ------------------------------------------------------------------------
 
     def strings(self, holder: Object, name: bytes) -> list[bytes] | None:
-        """Return an attribute of strings; None where there is no such attribute.
+        """Return an attribute of strings; None if there is no such attribute.
 
-        Raises ValueError where they have more bytes together than is read.
+        Raises ValueError if they have more bytes together than is read.
         """
         found = holder.attributes.get(name)
         if found is None:

@@ -38,7 +38,7 @@ class Superblock(NamedTuple):
 
     @classmethod
     def find(cls, head: bytes) -> Superblock | None:
-        """Return the superblock in a file's first bytes; None where there is none."""
+        """Return the superblock in a file's first bytes; None if there is none."""
         offset = next((at for at in _PLACES if head.startswith(SIGNATURE, at)), None)
         if offset is None:
             return None

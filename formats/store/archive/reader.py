@@ -96,7 +96,7 @@ def _declared_members(file: File) -> int:
 
 
 def _local_info(file: File, at: int) -> zipfile.ZipInfo | None:
-    """Return a member by the header in front of it; None where there is none, or it does not say how long."""
+    """Return a member by the header in front of it; None if there is none, or it does not say how long."""
     header = file.read(at, _LOCAL_SIZE)
     if len(header) < _LOCAL_SIZE or not header.startswith(_LOCAL_MAGIC):
         return None
@@ -247,7 +247,7 @@ class Archive:
         self.file.expect_each([info.header_offset for info in self._infos.values()], _LOCAL_SIZE + size)
 
     def declared_size(self, name: str) -> int | None:
-        """Return how many bytes a member has, as the directory says; None where there is no such member."""
+        """Return how many bytes a member has, as the directory says; None if there is no such member."""
         info = self._infos.get(name)
         return None if info is None else info.file_size
 
@@ -343,7 +343,7 @@ class Archive:
             raise self._corrupt(f"member {member.name!r}: {error}", member.offset) from error
 
     def read(self, name: str, most: int) -> bytes:
-        """Return a small member whole; CorruptCheckpointError where it has more than `most` bytes."""
+        """Return a small member whole; CorruptCheckpointError if it has more than `most` bytes."""
         member = self.member(name)
         if member.size > most:
             error = self._corrupt(

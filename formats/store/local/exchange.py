@@ -29,14 +29,14 @@ def move_directory(staging: Staging, path: Location) -> None:
         if not path.is_folder() or not os.listdir(path):
             staging.move(name)
         elif not _exchanged(staging.path(name), path):
-            staging.set_aside([name])
+            staging.move_old_aside([name])
             staging.move(name)
-            staging.forget_aside()
+            staging.discard_old_set()
         sync_directory(staging.directory)
 
 
 def _exchanged(one: str, other: str) -> bool:
-    """Exchange two names; False where the system, or the file system, has no such thing."""
+    """Exchange two names; False if the system, or the file system, has no such thing."""
     call = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
     if call is None:
         return False

@@ -25,7 +25,7 @@ from ...errors import CheckpointError, CheckpointNotFoundError, InaccessibleErro
 from ..base import CLOSED, FILE, FOLDER, LINK, NO_FOLDER, OTHER, Entry, File, Identity, Listed, Store
 from ..content_cache import forget_unsettled
 from .obstacles import obstacle
-from .removing import let_go
+from .removing import close_descriptors
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterator, Sequence
@@ -59,7 +59,7 @@ class _Descriptor:
     def __del__(self, is_finalizing: Callable[[], bool] = sys.is_finalizing) -> None:
         # As Python ends, functions of modules are gone, and the system closes what is open.
         if not is_finalizing():
-            let_go(self.number)
+            close_descriptors(self.number)
 
 
 def _opened(path: str) -> _Descriptor:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def followed(path: Location) -> Location:
     """Return what a symbolic link leads to, and any other path as it is.
 
-    Raises CheckpointError where it leads nowhere.
+    Raises CheckpointError if it leads nowhere.
     """
     if not os.path.islink(path):
         return path

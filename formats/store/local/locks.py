@@ -15,7 +15,7 @@ import time
 
 from ...core import notices
 from ...errors import CheckpointError
-from .removing import let_go
+from .removing import close_descriptors
 
 _DEFAULT_TIMEOUT = 600.0
 """Seconds: no move takes as long, unless its process was stopped."""
@@ -47,7 +47,7 @@ def lock_timeout() -> float:
 def lock(path: str) -> int:
     """Return a descriptor that locks a directory until it is closed, if only by death.
 
-    Raises BlockingIOError where another holds it.  A file system without locks locks nothing.
+    Raises BlockingIOError if another holds it.  A file system without locks locks nothing.
     """
     import fcntl
 
@@ -57,10 +57,10 @@ def lock(path: str) -> int:
     except OSError as error:
         if error.errno in _NO_LOCKS:
             return fd
-        let_go(fd)
+        close_descriptors(fd)
         raise
     except BaseException:  # An interrupt may come anywhere.
-        let_go(fd)
+        close_descriptors(fd)
         raise
     return fd
 
@@ -68,7 +68,7 @@ def lock(path: str) -> int:
 def is_locked(path: str) -> bool:
     """Whether a living process holds a directory."""
     try:
-        let_go(lock(path))
+        close_descriptors(lock(path))
     except BlockingIOError:
         return True
     return False
@@ -81,7 +81,7 @@ def wait_for(directory: str) -> int:
     """
     timeout = lock_timeout()
     started = time.monotonic()
-    told = False
+    has_reported = False
     while True:
         try:
             return lock(directory)
@@ -96,9 +96,9 @@ def wait_for(directory: str) -> int:
                 f"directory, so ckpt gave up after {timeout:g} s"
             )
             raise CheckpointError(message, path=directory, hints=hints)
-        if waited >= _TELL_AFTER and not told:
-            told = True
-            notices.tell(
+        if waited >= _TELL_AFTER and not has_reported:
+            has_reported = True
+            notices.status(
                 f"{directory}: waiting up to {timeout:g} s for "
                 f"{holder(directory)}, which is changing files in this directory"
             )

@@ -15,7 +15,7 @@ _KINDS = (
 
 
 def obstacle(path: str) -> str | None:
-    """Return why `path` cannot be opened as a file; None where it can, and where nothing is there."""
+    """Return why `path` cannot be opened as a file; None if it can, and where nothing is there."""
     try:
         mode = os.stat(path).st_mode
     except PermissionError:

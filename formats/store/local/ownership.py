@@ -29,7 +29,7 @@ class Ownership(NamedTuple):
 
 
 def ownership_of(path: str) -> Ownership | None:
-    """Return the ownership of a file, or of what a link leads to; None where there is nothing."""
+    """Return the ownership of a file, or of what a link leads to; None if there is nothing."""
     try:
         status = os.stat(path)
     except FileNotFoundError:
@@ -40,7 +40,7 @@ def ownership_of(path: str) -> Ownership | None:
 
 
 def strictest(owned: Iterable[Ownership]) -> Ownership | None:
-    """Return what all of several files allow, with the owner of the first; None where there are none."""
+    """Return what all of several files allow, with the owner of the first; None if there are none."""
     found: Ownership | None = None
     for each in owned:
         found = each if found is None else found._replace(mode=found.mode & each.mode)

@@ -40,7 +40,7 @@ def machine() -> str:
 
 
 def started(pid: int) -> str:
-    """Return when a process of this machine started, in ticks; empty where there is none, or it is over."""
+    """Return when a process of this machine started, in ticks; empty if there is none, or it is over."""
     try:
         with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
             fields = file.read().rpartition(")")[2].split()

@@ -26,7 +26,7 @@ class Attempts:
         self.error: Exception | None = None
 
     @contextlib.contextmanager
-    def going_on(self) -> Iterator[None]:
+    def deferring_errors(self) -> Iterator[None]:
         """Keep the error of this block if it is the first, and continue after it."""
         try:
             yield
@@ -39,16 +39,16 @@ class Attempts:
 
 
 @contextlib.contextmanager
-def taking_back(path: str) -> Iterator[None]:
+def cleaning_up(path: str) -> Iterator[None]:
     """Warn if `path` cannot be removed; the error that made this necessary is raised."""
     attempts = Attempts()
-    with attempts.going_on():
+    with attempts.deferring_errors():
         yield
     if attempts.error is not None:
         notices.warn(f"{path}: cannot delete everything that was uploaded: {attempts.error}")
 
 
-def let_go(*descriptors: int) -> None:
+def close_descriptors(*descriptors: int) -> None:
     """Close descriptors of what was only read or locked, or is thrown away.
 
     Linux closes a descriptor even if `close` fails, and no error of it matters here.
@@ -64,7 +64,7 @@ def remove_tree(path: str) -> None:
     `shutil.rmtree` stops where closing a directory fails.
     """
     attempts = Attempts()
-    with attempts.going_on():
+    with attempts.deferring_errors():
         _empty(os.open(path, _FOLDER), attempts)
     attempts.raise_first()
     os.rmdir(path)
@@ -76,14 +76,14 @@ def _empty(folder: int, attempts: Attempts) -> None:
         with os.scandir(folder) as found:
             entries = list(found)
         for entry in entries:
-            with attempts.going_on(), contextlib.suppress(FileNotFoundError):
+            with attempts.deferring_errors(), contextlib.suppress(FileNotFoundError):
                 if entry.is_dir(follow_symlinks=False):
                     _empty(os.open(entry.name, _FOLDER, dir_fd=folder), attempts)
                     os.rmdir(entry.name, dir_fd=folder)
                 else:
                     os.unlink(entry.name, dir_fd=folder)
     finally:
-        let_go(folder)
+        close_descriptors(folder)
 
 
 def remove_empty(made: Iterable[str]) -> None:

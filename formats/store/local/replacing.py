@@ -105,7 +105,7 @@ class Exchange(ABC):
             self._sync()
 
     def _give_second_names(self, names: Mapping[Location, Location]) -> None:
-        """Give old shards second names; OSError where one cannot have any, and nothing has changed then.
+        """Give old shards second names; OSError if one cannot have any, and nothing has changed then.
 
         A third one each, among the staged files, is for `_undo`: on a full disk it could not be made then.
         """
@@ -167,11 +167,11 @@ class Exchange(ABC):
     def _remove_second_names(self) -> None:
         attempts = Attempts()
         for second in self._second_names.values():
-            with attempts.going_on():
+            with attempts.deferring_errors():
                 if os.path.lexists(second):
                     os.unlink(second)
         self._second_names.clear()
-        with attempts.going_on():
+        with attempts.deferring_errors():
             self._tidy()
         attempts.raise_first()
 
@@ -179,10 +179,10 @@ class Exchange(ABC):
         """Remove what the new index does not name: the old set, and what earlier kills left."""
         attempts = Attempts()
         for path in self._surplus():
-            with attempts.going_on():
+            with attempts.deferring_errors():
                 os.unlink(path)
-        with attempts.going_on():
+        with attempts.deferring_errors():
             self._sync()
-        with attempts.going_on():
+        with attempts.deferring_errors():
             self._tidy()
         attempts.raise_first()

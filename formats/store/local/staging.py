@@ -32,11 +32,11 @@ from ...errors import CheckpointError, CheckpointExistsError
 from ..base import unseen
 from ..remote.objects import WHATEVER
 from ..siblings import LONGEST_STEM
-from ..work.task_context import HAND, StaysHereError
+from ..work.task_context import TASK_FILES, StaysHereError
 from .links import followed, leads_nowhere
 from .locks import lock, lock_timeout, wait_for
 from .ownership import give, ownership_of, strictest
-from .removing import Attempts, let_go, remove_empty, remove_tree
+from .removing import Attempts, close_descriptors, remove_empty, remove_tree
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -135,7 +135,7 @@ def sync_directory(path: str) -> None:
         if error.errno not in (errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP):
             raise
     finally:
-        let_go(fd)
+        close_descriptors(fd)
 
 
 class StagedFile:
@@ -222,7 +222,7 @@ class StagedFile:
         """Close it where what was written is thrown away, and may be lost."""
         fd, self._fd = self._fd, -1
         if fd >= 0:
-            let_go(fd)
+            close_descriptors(fd)
 
     def __enter__(self) -> Self:
         return self
@@ -263,7 +263,7 @@ class FilledHere:
         self._about = about
         self._memory = memory
         self._file: StagedFile | None = None
-        HAND.filled.append(self)
+        TASK_FILES.filled.append(self)
 
     def _opened(self) -> StagedFile:
         if self._file is None:
@@ -403,14 +403,14 @@ class Staging:
             os.rename(self.path(old), self.path(new))
 
     def link(self, path: str, name: str) -> None:
-        """Give a file a second name among the staged ones; OSError where that cannot be."""
+        """Give a file a second name among the staged ones; OSError if that cannot be."""
         os.link(path, self.path(name), follow_symlinks=False)
         self._linked[os.lstat(self.path(name)).st_ino] = ownership_of(self.path(name))
 
     def sync(self) -> None:
         """Close all staged files and bring them to disk; also what was linked, which may be as new.
 
-        Costs next to nothing where that has long been on disk.
+        Costs next to nothing if that has long been on disk.
         """
         self._close()
         with refusing(self.target):
@@ -468,10 +468,10 @@ class Staging:
             self.move(os.path.basename(self.target))
             sync_directory(self.directory)
 
-    def set_aside(self, names: Iterable[str]) -> None:
+    def move_old_aside(self, names: Iterable[str]) -> None:
         """Move files of the old set, by name, out of the way of the new.
 
-        From here until `forget_aside` the old set is not in its place, and after a kill in between `ckpt
+        From here until `discard_old_set` the old set is not in its place, and after a kill in between `ckpt
         state --fix` must put it back. So this is only for what cannot be exchanged.
         """
         with refusing(self.target):
@@ -481,7 +481,7 @@ class Staging:
                 os.rename(self.final(name), self.path(os.path.join(_ASIDE, name)))
             sync_directory(self.directory)
 
-    def forget_aside(self) -> None:
+    def discard_old_set(self) -> None:
         """Give up the old set, at one stroke: the new one is in its place."""
         with refusing(self.target):
             os.rename(self.path(_ASIDE), self.path("replaced"))
@@ -496,15 +496,15 @@ class Staging:
             self._files.pop().discard()
         attempts = Attempts()
         stays = self.journal is not None
-        with attempts.going_on():
+        with attempts.deferring_errors():
             stays = self.journal is not None and self.journal.keeps()
         if self.journal is not None and stays:
             self.journal.close()
         else:
-            with attempts.going_on():
+            with attempts.deferring_errors():
                 remove_staged(self.target.of(self.staged))
             self._unlock()
-            with attempts.going_on():
+            with attempts.deferring_errors():
                 remove_empty(self._made)
             if attempts.error is not None and os.path.lexists(self.staged):
                 fix = command_line("state", "--fix", self.directory)
@@ -519,7 +519,7 @@ class Staging:
     def _unlock(self) -> None:
         held, self._lock = self._lock, None
         if held is not None:
-            let_go(held)
+            close_descriptors(held)
         if self.journal is not None:
             self.journal.close()
 
@@ -543,10 +543,10 @@ def holding(directory: Location) -> Iterator[None]:
     try:
         yield
     finally:
-        let_go(held)
+        close_descriptors(held)
 
 
-def aside_of(staged: Location) -> list[Location]:
+def old_set_in(staged: Location) -> list[Location]:
     """Return the old set in a staging directory, by the paths it had: data first, the index last."""
     aside = os.path.join(staged, _ASIDE)
     names = os.listdir(aside) if os.path.isdir(aside) else []
@@ -555,7 +555,7 @@ def aside_of(staged: Location) -> list[Location]:
 
 def put_back(staged: Location) -> None:
     """Move the old set in a staging directory back to its place, over what is there of the new."""
-    paths = aside_of(staged)
+    paths = old_set_in(staged)
     for path in paths:
         os.replace(os.path.join(staged, _ASIDE, os.path.basename(path)), path)
     if paths:
@@ -567,9 +567,9 @@ def remove_staged(staged: Location) -> None:
     if not os.path.isdir(staged):
         return
     attempts = Attempts()
-    with attempts.going_on():
+    with attempts.deferring_errors():
         put_back(staged)
-    if not aside_of(staged):  # also where what was put back could not be synced
+    if not old_set_in(staged):  # also where what was put back could not be synced
         remove_tree(staged)
     attempts.raise_first()
 
@@ -634,7 +634,7 @@ def _opened(path: str) -> Iterator[int]:
     try:
         yield fd
     finally:
-        let_go(fd)
+        close_descriptors(fd)
 
 
 class Removable(Protocol):

@@ -34,7 +34,7 @@ from ..journal import (
 )
 from ..siblings import is_shard_of
 from .locks import holder, is_locked, lock
-from .removing import Attempts, let_go, remove_empty, remove_tree
+from .removing import Attempts, close_descriptors, remove_empty, remove_tree
 from .staging import ALIVE, make_directories, put_back, reason_of, refusing, sync_directory
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ class StagingJournal(Journal):
                 self._undo(found.changes)
                 self._tidy()
                 found.changes, found.claims = [], [*self._claims.lines()]
-                self._write_anew(found)
+                self._rewrite(found)
             sync_directory(self.directory)
 
     def _lock(self) -> None:
@@ -118,7 +118,7 @@ class StagingJournal(Journal):
             with contextlib.suppress(FileNotFoundError):
                 if os.path.samestat(os.fstat(self.lock), os.lstat(self.directory)):
                     return
-            let_go(self.lock)
+            close_descriptors(self.lock)
             self.lock = None
 
     def _undo(self, changes: Sequence[Moved | tuple[str, str]]) -> None:
@@ -148,7 +148,7 @@ class StagingJournal(Journal):
         is_plain = stat.S_ISREG(status.st_mode) and status.st_nlink == 1
         return is_plain and (entry.name in self._claims.names or entry.name == JOURNAL)
 
-    def _write_anew(self, content: JournalContent) -> None:
+    def _rewrite(self, content: JournalContent) -> None:
         """Write what counts, and nothing else, in place of the journal that is there."""
         new = self.path(JOURNAL + ".new")
         fd = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o600)
@@ -158,7 +158,7 @@ class StagingJournal(Journal):
             os.fsync(fd)
             os.replace(new, self.path(JOURNAL))
         except BaseException:
-            let_go(fd)
+            close_descriptors(fd)
             raise
         self._fd = fd
 
@@ -255,7 +255,7 @@ class StagingJournal(Journal):
         except OSError as error:
             self._error = error
         finally:
-            let_go(fd)
+            close_descriptors(fd)
 
     # The end ----------------------------------------------------------------------
 
@@ -271,10 +271,10 @@ class StagingJournal(Journal):
         if thread is not None and thread is not threading.current_thread() and thread.is_alive():
             thread.join()
         if fd >= 0:
-            let_go(fd)  # All that counts in it was synced.
+            close_descriptors(fd)  # All that counts in it was synced.
         held, self.lock = self.lock, None
         if held is not None:
-            let_go(held)
+            close_descriptors(held)
         ALIVE.discard(self)
 
     def keeps(self) -> bool:
@@ -301,7 +301,7 @@ class StagingJournal(Journal):
     def remove(self) -> None:
         # Nothing is raised, as with `Staging.remove`.
         attempts = Attempts()
-        with attempts.going_on():
+        with attempts.deferring_errors():
             if not self.keeps():
                 remove_tree(self.directory)
                 remove_empty(self.made)
@@ -322,7 +322,7 @@ class StagingJournal(Journal):
     def __del__(self, is_finalizing: Callable[[], bool] = sys.is_finalizing) -> None:
         for fd in () if is_finalizing() else (self._fd, self.lock):
             if fd is not None and fd >= 0:
-                let_go(fd)
+                close_descriptors(fd)
 
 
 def _held(path: str) -> CheckpointError:

@@ -24,13 +24,13 @@ from .buckets import Buckets, parted
 from .credentials import PROVIDERS
 from .responses import entry_of, is_unknown, library
 from .server import count
-from .transport import ATTEMPTS, Again, trying
+from .transport import ATTEMPTS, RetryError, trying
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from .credentials import Provider
-    from .objects import Block, Over
+    from .objects import Block, Precondition
 
 
 _SENT_SOON = 0.002
@@ -53,7 +53,7 @@ class _Upload(objects.Stream):
         self._at_once = at_once
         self._is_partial = False
         self._sending: list[bytearray] = []
-        with store.told(path):
+        with store.translated_errors(path):
             client = store.client(bucket, ATTEMPTS - 1)
             self._writer = obstore.open_writer(client, key, buffer_size=block, max_concurrency=at_once)
 
@@ -85,25 +85,25 @@ class _Upload(objects.Stream):
         # The library takes back what was sent where a block of code is left by an exception.
         error = InaccessibleError("the upload is not complete", path=self._path)
 
-        def take_back() -> None:
-            with suppress(CheckpointNotFoundError), self._store.told(self._path):
+        def remove_parts() -> None:
+            with suppress(CheckpointNotFoundError), self._store.translated_errors(self._path):
                 if not self._writer.closed():  # An end that failed was taken back.
                     self._writer.__exit__(type(error), error, None)
 
         left = time_left()
         try:
-            run_detached(take_back, None if left is None else left / 2)  # others need some, too
-        except (Again, OverdueError) as why:
+            run_detached(remove_parts, None if left is None else left / 2)  # others need some, too
+        except (RetryError, OverdueError) as why:
             reason = "the server did not answer before this command had to stop"
             message = "the upload is not complete, and the uploaded part cannot be deleted: "
-            message += str(why) if isinstance(why, Again) else reason
+            message += str(why) if isinstance(why, RetryError) else reason
             raise InaccessibleError(message, path=self._path) from None
 
     def _sent(self, send: Callable[[], object]) -> None:
         try:
-            with self._store.told(self._path):
+            with self._store.translated_errors(self._path):
                 run_detached(send)
-        except Again as error:
+        except RetryError as error:
             raise InaccessibleError(f"cannot be written: {error}", path=self._path) from None
         except CheckpointNotFoundError:
             raise _no_bucket(self._path) from None
@@ -117,21 +117,21 @@ class BucketStore(Buckets, objects.ObjectStore):
         self._unanswered: set[str] = set()
         super().__init__(provider)
 
-    def put(self, path: str, data: Block, over: Over) -> Entry:
+    def put(self, path: str, data: Block, precondition: Precondition) -> Entry:
         bucket, key = parted(path)
         appeared = CheckpointExistsError(
             "another program created or changed this path in the meantime", path=path
         )
 
-        def ask() -> Entry:
+        def send_request() -> Entry:
             obstore = library(path)
             client = self.client(bucket)
             try:
-                with self.told(path):
-                    mode: Any = "overwrite" if over.whatever else "create"
-                    if over.entry is not None:
+                with self.translated_errors(path):
+                    mode: Any = "overwrite" if precondition.whatever else "create"
+                    if precondition.entry is not None:
                         found = obstore.head(client, key)
-                        if not objects.is_same(entry_of(found).identity, over.entry.identity):
+                        if not objects.is_same(entry_of(found).identity, precondition.entry.identity):
                             raise appeared
                         # Amazon and Azure go by the one, Google by the other.
                         mode = {name: found[name] for name in ("e_tag", "version") if found[name]}
@@ -142,13 +142,13 @@ class BucketStore(Buckets, objects.ObjectStore):
                         # Also what an attempt before this one has written, the answer to which was lost.
                         raise appeared from None
             except CheckpointNotFoundError:
-                raise (_no_bucket(path) if over.entry is None else appeared) from None
+                raise (_no_bucket(path) if precondition.entry is None else appeared) from None
             finally:
                 count(path, 0, sent=len(data))
 
         try:
             with self.answering(path):
-                return trying(path, lambda: run_detached(ask))
+                return trying(path, lambda: run_detached(send_request))
         finally:
             self.forget_listings()
 
@@ -171,30 +171,30 @@ class BucketStore(Buckets, objects.ObjectStore):
     def stream(self, path: str, block: int, at_once: int) -> objects.Stream:
         return _Upload(self, path, block, at_once)
 
-    def asked(self, path: str) -> Entry | None:
+    def current(self, path: str) -> Entry | None:
         bucket, key = parted(path)
 
-        def ask() -> Entry:
+        def send_request() -> Entry:
             obstore = library(path)
             try:
-                with self.told(path):
+                with self.translated_errors(path):
                     return entry_of(obstore.head(self.client(bucket), key))
             finally:
                 count(path, 0)
 
         try:
-            return trying(path, lambda: run_detached(ask))
+            return trying(path, lambda: run_detached(send_request))
         except CheckpointNotFoundError:
             return None
 
     def get(self, path: str, most: int) -> tuple[bytes, Entry] | None:
         bucket, key = parted(path)
 
-        def ask() -> tuple[bytes, Entry]:
+        def send_request() -> tuple[bytes, Entry]:
             obstore = library(path)
             data = b""
             try:
-                with self.told(path):
+                with self.translated_errors(path):
                     got = obstore.get(self.client(bucket), key)
                     data = b"" if got.meta["size"] > most else bytes(got.bytes())
                     return data, entry_of(got.meta)
@@ -202,18 +202,18 @@ class BucketStore(Buckets, objects.ObjectStore):
                 count(path, len(data))
 
         try:
-            return trying(path, lambda: run_detached(ask))
+            return trying(path, lambda: run_detached(send_request))
         except CheckpointNotFoundError:
             return None
 
     def keeps_conditions(self, path: str, data: Block) -> bool:
         bucket, key = parted(path)
 
-        def ask() -> bool:
+        def send_request() -> bool:
             obstore = library(path)
             client = self.client(bucket)
             try:
-                with self.told(path):
+                with self.translated_errors(path):
                     try:
                         obstore.put(client, key, data, mode="create", use_multipart=False)
                     except (obstore.exceptions.AlreadyExistsError, obstore.exceptions.PreconditionError):
@@ -225,7 +225,7 @@ class BucketStore(Buckets, objects.ObjectStore):
             finally:
                 count(path, 0, sent=len(data))
 
-        return trying(path, lambda: run_detached(ask))
+        return trying(path, lambda: run_detached(send_request))
 
     def delete(self, paths: Sequence[str]) -> None:
         for path in paths:
@@ -235,16 +235,16 @@ class BucketStore(Buckets, objects.ObjectStore):
     def _delete(self, path: str) -> None:
         bucket, key = parted(path)
 
-        def ask() -> None:
+        def send_request() -> None:
             obstore = library(path)
             try:
-                with self.told(path):
+                with self.translated_errors(path):
                     obstore.delete(self.client(bucket), key)
             finally:
                 count(path, 0)
 
         with suppress(CheckpointNotFoundError):
-            trying(path, lambda: run_detached(ask))
+            trying(path, lambda: run_detached(send_request))
 
 
 class Alias(BucketStore):

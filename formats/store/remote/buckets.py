@@ -18,9 +18,9 @@ from ..work.buffers import BufferPool
 from ..work.cancellation import OverdueError, run_detached
 from .objects import plain
 from .range_cache import REQUEST
-from .responses import RefusedError, entry_of, library, told
-from .server import ListedStore, Refused, changed, count
-from .transport import Again, timeout, trying
+from .responses import RefusedError, entry_of, library, translated_errors
+from .server import ListedStore, Rejection, changed, count
+from .transport import RetryError, timeout, trying
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -103,14 +103,14 @@ class Buckets(ListedStore):
     def names(self, folder: str) -> Iterable[tuple[str, Entry | str]]:
         bucket, key = parted(folder)
 
-        def ask() -> Any:
+        def send_request() -> Any:
             obstore = library(folder)
-            with self.told(folder):
+            with self.translated_errors(folder):
                 client = self.client(bucket)
                 return _ended(folder, lambda: obstore.list_with_delimiter(client, key or None))
 
         try:
-            listed = trying(folder, ask)
+            listed = trying(folder, send_request)
         except RefusedError as error:
             # A bucket may be read and not listed.
             unlisted = UnlistedError(error.message, path=folder)
@@ -134,20 +134,20 @@ class Buckets(ListedStore):
         if empty and not folders and key:
             raise CheckpointNotFoundError(NO_FOLDER, path=folder)
 
-    def look_alone(self, path: str, error: UnlistedError) -> Entry | Refused | None:
+    def look_without_listing(self, path: str, error: UnlistedError) -> Entry | Rejection | None:
         bucket, key = parted(path)
 
-        def ask() -> Entry:
+        def send_request() -> Entry:
             obstore = library(path)
-            with self.told(path):
+            with self.translated_errors(path):
                 return entry_of(obstore.head(self.client(bucket), key))
 
         try:
-            found = trying(path, lambda: run_detached(ask))
+            found = trying(path, lambda: run_detached(send_request))
         except CheckpointNotFoundError:
             return None
         except RefusedError:
-            return Refused(f"{error.message}; set credentials in the environment: ckpt explain environment")
+            return Rejection(f"{error.message}; set credentials in the environment: ckpt explain environment")
         finally:
             count(path, 0)
         return found
@@ -159,10 +159,10 @@ class Buckets(ListedStore):
         if e_tag and not e_tag.startswith("W/"):
             options["if_match"] = e_tag
 
-        def ask() -> bytes | memoryview:
+        def send_request() -> bytes | memoryview:
             obstore = library(path)
             try:
-                with self.told(path):
+                with self.translated_errors(path):
                     got = obstore.get(self.client(bucket), key, options=options)
                     size_told, tag_told = got.meta["size"], plain(got.meta["e_tag"])
                     data = _taken(got, end - begin)
@@ -174,7 +174,7 @@ class Buckets(ListedStore):
                 raise changed(path)
             return data
 
-        data = trying(path, ask)
+        data = trying(path, send_request)
         count(path, len(data), 0)
         return data
 
@@ -190,9 +190,9 @@ class Buckets(ListedStore):
             found = self._clients[bucket, retries] = self.provider.client(bucket, retries)
         return found
 
-    def told(self, path: str) -> AbstractContextManager[None]:
-        """Say errors as what they are.  Raises CheckpointNotFoundError, InaccessibleError, Again."""
-        return told(path, self.provider.settings)
+    def translated_errors(self, path: str) -> AbstractContextManager[None]:
+        """Say errors as what they are.  Raises CheckpointNotFoundError, InaccessibleError, RetryError."""
+        return translated_errors(path, self.provider.settings)
 
 
 def parted(path: str) -> tuple[str, str]:
@@ -202,7 +202,7 @@ def parted(path: str) -> tuple[str, str]:
 
 
 def _taken(got: Any, size: int) -> bytes | memoryview:
-    """Return the `size` bytes that an answer brings, many in memory that is used again.  Raises Again."""
+    """Return the `size` bytes of an answer, many of them in reused memory. Raises RetryError."""
     data: bytes | memoryview
     if size != REQUEST:
         data = bytes(got.bytes())
@@ -214,11 +214,11 @@ def _taken(got: Any, size: int) -> bytes | memoryview:
             data[came : came + len(piece)] = piece
             came += len(chunk)
     if came != size:
-        raise Again(f"only {came:,} of {size:,} bytes arrived")
+        raise RetryError(f"only {came:,} of {size:,} bytes arrived")
     return data
 
 
-def _ended(folder: str, ask: Callable[[], Any]) -> Any:
+def _ended(folder: str, send_request: Callable[[], Any]) -> Any:
     """Return what a listing is, which takes as many requests as the server wants it to, and has to end.
 
     Raises InaccessibleError after the timeout; the abandoned call ends with the process. Cancelling obstore's
@@ -226,7 +226,7 @@ def _ended(folder: str, ask: Callable[[], Any]) -> Any:
     """
     seconds = _LISTING * timeout()
     try:
-        return run_detached(ask, seconds)
+        return run_detached(send_request, seconds)
     except OverdueError:
         message = f"the server did not finish its listing within {seconds:g} seconds"
         found = InaccessibleError(message, path=folder)

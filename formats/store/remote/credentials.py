@@ -85,7 +85,7 @@ def _arrives_whole(servers: Mapping[str, str | None]) -> bool:
 
 
 def _check_servers(path: str, servers: Mapping[str, str | None], allowing: str, *, http: bool) -> None:
-    """Raise InaccessibleError where the environment names a server that obstore would not ask, or panic at.
+    """Raise InaccessibleError if the environment names a server that obstore would not ask, or panic at.
 
     The message shows no value, because that may hold a password; `allowing` is the setting that permits http.
     """
@@ -131,7 +131,7 @@ def _s3(bucket: str, retries: int) -> Any:
     return S3Store(bucket, **settings)
 
 
-_TELL_ROLES = ("169.254.169.254", "fd00:ec2::254", "169.254.170.2", "169.254.170.23", "amazonaws.com")
+_ROLE_SERVERS = ("169.254.169.254", "fd00:ec2::254", "169.254.170.2", "169.254.170.23", "amazonaws.com")
 """Whom an instance and a container ask which role they have, and who gives a role to a token."""
 
 _NAMED_FOR_ROLES = ("AWS_METADATA_ENDPOINT", "AWS_CONTAINER_CREDENTIALS_FULL_URI", "AWS_ENDPOINT_URL_STS")
@@ -142,13 +142,13 @@ def _role_hosts() -> list[str]:
     names.
     """
     named = [urlsplit(os.environ.get(name, "")).hostname for name in _NAMED_FOR_ROLES]
-    return [*_TELL_ROLES, *filter(None, named)]
+    return [*_ROLE_SERVERS, *filter(None, named)]
 
 
 def _profile() -> Any:
     """Return what reads Amazon's files of profiles.
 
-    Raises UnsupportedFeatureError where nothing does, InaccessibleError where the profile proves nothing.
+    Raises UnsupportedFeatureError if nothing does, InaccessibleError if the profile proves nothing.
     """
     try:
         from boto3 import Session

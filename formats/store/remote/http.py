@@ -24,8 +24,8 @@ from urllib.parse import quote, unquote, urlsplit
 from ...errors import CheckpointNotFoundError, InaccessibleError, UnsupportedFeatureError
 from ..base import FILE, FOLDER, NO_FOLDER, Entry, UnlistedError
 from .range_cache import AT_ONCE
-from .server import ChangedError, Refused, ServerStore, changed, count
-from .transport import REFUSED, Again, Answer, Asked, ask, basic, trying
+from .server import ChangedError, Rejection, ServerStore, changed, count
+from .transport import REJECTED, Answer, Request, RetryError, basic, send_request, trying
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -98,7 +98,7 @@ class HttpStore(ServerStore):
         inside = _PATTERN.sub(_plain, quote(path, safe=_IN_PATHS))
         return f"{self.scheme}://{f'{mark}@' if mark else ''}{place}{inside}"
 
-    def asked(self, path: str) -> Asked:
+    def request_of(self, path: str) -> Request:
         """Return what to ask for a path."""
         parts = urlsplit(path.replace("?", "%3F"))  # a query is kept with the secrets
         place = parts.netloc.rpartition("@")[2]
@@ -107,7 +107,7 @@ class HttpStore(ServerStore):
             secrets = Secrets(None, "", place)
         query = f"?{secrets.query}" if secrets.query else ""
         url = f"{self.scheme}://{place}{parts.path or '/'}{query}"
-        return Asked(url, path, secrets.authorization)
+        return Request(url, path, secrets.authorization)
 
     def join(self, folder: str, name: str) -> str:
         host, slash, path = _parted(folder)
@@ -134,8 +134,8 @@ class HttpStore(ServerStore):
         """Whether there is anything behind the host: what is joined to that alone names another one."""
         return bool(_parted(path)[2])
 
-    def look(self, path: str) -> Entry | Refused | None:
-        return look_at(self.asked(path)) if self.can_be_file(path) else Entry(FOLDER)
+    def look(self, path: str) -> Entry | Rejection | None:
+        return look_at(self.request_of(path)) if self.can_be_file(path) else Entry(FOLDER)
 
     def names(self, folder: str) -> Iterable[tuple[str, Entry | str]]:
         answer = trying(folder, lambda: self._listing(folder))
@@ -156,10 +156,10 @@ class HttpStore(ServerStore):
         yield from found
 
     def _listing(self, folder: str) -> Answer:
-        asked = self.asked(folder + "/")._replace(path=folder)
-        answer = ask("GET", asked, _room_of_listing, {"Accept": "application/json"})
+        request = self.request_of(folder + "/")._replace(path=folder)
+        answer = send_request("GET", request, _room_of_listing, {"Accept": "application/json"})
         if answer.cut:
-            raise Again("the connection was cut")
+            raise RetryError("the connection was cut")
         return answer
 
     def forget_listings(self) -> None:
@@ -168,14 +168,16 @@ class HttpStore(ServerStore):
             del self._wholes[key]
 
     def fetch(self, path: str, identity: Identity, begin: int, end: int) -> bytes:
-        return self.fetch_from(self.asked(path), identity, begin, end, identity)
+        return self.fetch_from(self.request_of(path), identity, begin, end, identity)
 
-    def fetch_from(self, asked: Asked, identity: Identity, begin: int, end: int, version: Identity) -> bytes:
+    def fetch_from(
+        self, request: Request, identity: Identity, begin: int, end: int, version: Identity
+    ) -> bytes:
         """Return a range of what a URL has, as `fetch` does of a path.
 
         `identity` is what the URL's server says of it, `version` by what it is kept in memory.
         """
-        path = asked.path
+        path = request.path
         whole = self._wholes.get((path, version))
         if whole is not None:
             return whole[begin:end]
@@ -183,7 +185,7 @@ class HttpStore(ServerStore):
 
         def on() -> bytes:
             at = begin + len(found)
-            answer = ranged(asked, identity, at, end)
+            answer = ranged(request, identity, at, end)
             count(path, len(answer.body))
             if answer.status == 200:
                 self._wholes[path, version] = _whole_of(answer, path, identity)
@@ -194,31 +196,31 @@ class HttpStore(ServerStore):
                 return answer.body
             found.extend(answer.body)
             if len(found) < end - begin:
-                raise Again(f"only {len(found):,} of {end - begin:,} bytes arrived")
+                raise RetryError(f"only {len(found):,} of {end - begin:,} bytes arrived")
             return bytes(found)
 
         try:
             return trying(path, on)
         except ChangedError:
-            _refuse_two_tongues(asked, identity)
+            _refuse_two_tongues(request, identity)
             raise
 
 
 def _whole_of(answer: Answer, path: str, identity: Identity) -> bytes:
-    """Return all bytes of an object from a server without range requests. Raises InaccessibleError, Again."""
+    """Return all bytes of an object, without range requests. Raises InaccessibleError, RetryError."""
     if answer.more:
         raise InaccessibleError(
             f"the server sends more than the {identity[-1]:,} bytes it announced", path=path
         )
     if answer.cut or len(answer.body) != identity[-1]:
-        raise Again(f"only {len(answer.body):,} of {identity[-1]:,} bytes arrived")
+        raise RetryError(f"only {len(answer.body):,} of {identity[-1]:,} bytes arrived")
     return answer.body
 
 
 def refuse_unescaped(url: str, host: str) -> None:
-    """Raise UnsupportedFeatureError where a `/`, `?` or `#` of a password may be taken for a host's end.
+    """Raise UnsupportedFeatureError if a `/`, `?` or `#` of a password may be taken for a host's end.
 
-    Of `user:12/34@host` a host `user` would be asked, and the rest be printed.
+    Of `user:12/34@host` a host `user` would be request, and the rest be printed.
     """
     is_plain = "." in host and ":" not in host
     if "@" in host or is_plain or "@" not in url:
@@ -252,37 +254,37 @@ def _parted(path: str) -> tuple[str, str, str]:
     return f"{scheme}://{host}", slash, inside.rstrip("/")
 
 
-def look_at(asked: Asked) -> Entry | Refused | None:
+def look_at(request: Request) -> Entry | Rejection | None:
     """Return what a server says of a URL, in answer to a HEAD if it answers such."""
-    path = asked.path
-    answer = trying(path, lambda: ask("HEAD", asked, lambda _, __: 0, {}))
+    path = request.path
+    answer = trying(path, lambda: send_request("HEAD", request, lambda _, __: 0, {}))
     count(path, 0)
-    if urlsplit(answer.url).path == urlsplit(asked.url).path + "/":
+    if urlsplit(answer.url).path == urlsplit(request.url).path + "/":
         return Entry(FOLDER)
     is_silent = answer.status == 200 and answer.headers.get("Content-Length") in (None, "0")
     if answer.status in _ASK_OTHERWISE or is_silent:
-        answer = trying(path, lambda: ask("GET", asked, lambda _, __: 0, {"Range": "bytes=0-0"}))
+        answer = trying(path, lambda: send_request("GET", request, lambda _, __: 0, {"Range": "bytes=0-0"}))
         count(path, 0)
     return entry_of(answer, path)
 
 
-def _refuse_two_tongues(asked: Asked, identity: Identity) -> None:
+def _refuse_two_tongues(request: Request, identity: Identity) -> None:
     """Raise InaccessibleError if a server still answers HEAD as before, because then nothing has changed."""
-    found = look_at(asked)
+    found = look_at(request)
     if isinstance(found, Entry) and found.identity == identity:
         message = "the server answers HEAD and GET differently for the same file"
-        raise InaccessibleError(message, path=asked.path)
+        raise InaccessibleError(message, path=request.path)
 
 
-def entry_of(answer: Answer, path: str) -> Entry | Refused | None:
+def entry_of(answer: Answer, path: str) -> Entry | Rejection | None:
     """Return what an answer about a file says, to a HEAD or to a GET of its first byte.
 
-    Raises InaccessibleError where it cannot be read as it is.
+    Raises InaccessibleError if it cannot be read as it is.
     """
     if answer.status in (404, 410):
         return None
-    if answer.status in REFUSED:
-        return Refused(_refusal(answer))
+    if answer.status in REJECTED:
+        return Rejection(_refusal(answer))
     size = _size(answer)
     if answer.status not in (200, 206, 416):
         raise InaccessibleError(f"the server answered {answer.words}", path=path)
@@ -307,7 +309,7 @@ def identity_of(answer: Answer, size: int) -> Identity:
 
 
 def refuse_encoded(answer: Answer, path: str) -> None:
-    """Raise InaccessibleError where a server does not send the bytes that it has."""
+    """Raise InaccessibleError if a server does not send the bytes that it has."""
     encoding = answer.headers.get("Content-Encoding") or "identity"
     if encoding.lower() != "identity":
         raise InaccessibleError(
@@ -333,12 +335,12 @@ def _time(text: str | None) -> float:
         return 0.0
 
 
-def ranged(asked: Asked, identity: Identity, begin: int, end: int) -> Answer:
+def ranged(request: Request, identity: Identity, begin: int, end: int) -> Answer:
     """Return a server's answer to a range request: the range, its beginning, or the whole object.
 
-    Raises CheckpointError where another object answers, InaccessibleError where none does; raises Again.
+    Raises CheckpointError if another object answers, InaccessibleError where none does; raises RetryError.
     """
-    path, size = asked.path, int(identity[-1])
+    path, size = request.path, int(identity[-1])
     etag = str(identity[0])
 
     is_small = size <= _LARGEST_ANSWER
@@ -349,14 +351,14 @@ def ranged(asked: Asked, identity: Identity, begin: int, end: int) -> Answer:
     headers = {"Range": f"bytes={begin}-{end - 1}"}
     if etag and not etag.startswith("W/"):
         headers["If-Match"] = etag
-    answer = ask("GET", asked, room, headers)
+    answer = send_request("GET", request, room, headers)
     if answer.status in (404, 410, 412, 416):
         raise changed(path)
     if answer.status not in (200, 206):
         raise InaccessibleError(_refusal(answer), path=path)
     refuse_encoded(answer, path)
-    told = _size(answer)
-    found = identity_of(answer, size if told is None else told)
+    size_in_header = _size(answer)
+    found = identity_of(answer, size if size_in_header is None else size_in_header)
     if any(pinned not in ("", new) for pinned, new in zip(identity, found, strict=True)):
         raise changed(path)
     if answer.status == 200 and not is_small:
@@ -379,7 +381,7 @@ def _room_of_listing(status: int, headers: Mapping[str, str]) -> int:
 
 
 def parsed_listing(answer: Answer) -> list[tuple[str, Entry | str]] | None:
-    """Return the names of a listing as nginx writes them in JSON; None where it is none."""
+    """Return the names of a listing as nginx writes them in JSON; None if it is none."""
     import json
 
     if not _room_of_listing(answer.status, answer.headers) or answer.more:

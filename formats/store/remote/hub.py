@@ -30,7 +30,17 @@ from .http import HttpStore
 from .hub_sums import FileSum
 from .range_cache import LOOK
 from .server import ListedStore, changed, count
-from .transport import REDIRECTS, REFUSED, Again, Answer, Asked, ask, origin, redirected, trying
+from .transport import (
+    REDIRECTS,
+    REJECTED,
+    Answer,
+    Request,
+    RetryError,
+    origin,
+    redirected,
+    send_request,
+    trying,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -69,7 +79,7 @@ class HubStore(ListedStore):
     def forget(self) -> None:
         super().forget()
         self._web = HttpStore("https")
-        self._found: dict[tuple[str, Identity], tuple[Asked, Identity]] = {}
+        self._found: dict[tuple[str, Identity], tuple[Request, Identity]] = {}
         self._sums: dict[tuple[str, Identity], list[FileSum]] = {}
 
     @contextmanager
@@ -122,11 +132,11 @@ class HubStore(ListedStore):
         first = f"{endpoint()}/api/{kind}/{place.repo}/tree/{quote(place.revision, safe='')}{inside}"
         url: str | None = first
         for _ in range(_MOST_PAGES):
-            asked = Asked(url or first, folder, authorization())
-            answer = trying(folder, lambda asked=asked: _page(asked))  # type: ignore[misc]
+            request = Request(url or first, folder, authorization())
+            answer = trying(folder, lambda request=request: _page(request))  # type: ignore[misc]
             count(folder, 0)
             if answer.status == 404:
-                raise CheckpointNotFoundError(_said(answer, NO_FOLDER), path=folder)
+                raise CheckpointNotFoundError(_error_text(answer, NO_FOLDER), path=folder)
             if answer.status != 200:
                 raise _refused(answer, folder)
             yield from _entries(answer, place.inside, folder)
@@ -159,16 +169,16 @@ class HubStore(ListedStore):
             self._forget_redirect(path, identity, known)
             raise
 
-    def _redirect(self, path: str, identity: Identity) -> tuple[Asked, Identity]:
-        found = self._found[path, identity] = trying(path, lambda: self._whereabouts(path, identity))
+    def _redirect(self, path: str, identity: Identity) -> tuple[Request, Identity]:
+        found = self._found[path, identity] = trying(path, lambda: self._url_and_identity(path, identity))
         return found
 
-    def _forget_redirect(self, path: str, identity: Identity, known: tuple[Asked, Identity]) -> None:
+    def _forget_redirect(self, path: str, identity: Identity, known: tuple[Request, Identity]) -> None:
         """Look up the URL of a file again, unless another thread already has."""
         if self._found.get((path, identity)) is known:
             self._found.pop((path, identity), None)
 
-    def _whereabouts(self, path: str, identity: Identity) -> tuple[Asked, Identity]:
+    def _url_and_identity(self, path: str, identity: Identity) -> tuple[Request, Identity]:
         """Return the URL of a file and its identity there: on the Hub, or at a signed URL."""
         place = place_of(path)
         revision = quote(place.revision, safe="")
@@ -177,8 +187,8 @@ class HubStore(ListedStore):
         checksum = ""
         for _ in range(_MOST_STEPS):
             means = authorization() if origin(url) == hub else None
-            asked = Asked(url, path, means)
-            answer = ask("HEAD", asked, lambda _, __: 0, {}, follow=False)
+            request = Request(url, path, means)
+            answer = send_request("HEAD", request, lambda _, __: 0, {}, follow=False)
             count(path, 0)
             checksum = checksum or _checksum(answer, "X-Linked-Etag") or ""
             if answer.status not in REDIRECTS:
@@ -193,14 +203,18 @@ class HubStore(ListedStore):
         if (checksum or _checksum(answer, "ETag")) != identity[0]:
             raise changed(path)
         if origin(url) == hub:
-            told = answer.headers.get("ETag") or "", answer.headers.get("Last-Modified") or "", identity[-1]
-            return asked, told
+            version = (
+                answer.headers.get("ETag") or "",
+                answer.headers.get("Last-Modified") or "",
+                identity[-1],
+            )
+            return request, version
         # The object at a signed URL has its checksum as its name, so it never changes.
-        return Asked(url, path), ("", "", identity[-1])
+        return Request(url, path), ("", "", identity[-1])
 
 
 def place_of(path: str) -> RepositoryPath:
-    """Return what a URL says.  Raises UnsupportedFeatureError where it names no repository."""
+    """Return what a URL says.  Raises UnsupportedFeatureError if it names no repository."""
     rest = path.partition("://")[2]
     first, _, below = rest.partition("/")
     kind = first if first in _KINDS else ""
@@ -256,15 +270,15 @@ def _stored_token() -> str | None:
         return file.read(0, _LARGEST_TOKEN).decode("utf-8", "replace")
 
 
-def _page(asked: Asked) -> Answer:
-    answer = ask("GET", asked, lambda _, __: _LARGEST_PAGE, {"Accept": "application/json"})
+def _page(request: Request) -> Answer:
+    answer = send_request("GET", request, lambda _, __: _LARGEST_PAGE, {"Accept": "application/json"})
     if answer.cut:
-        raise Again("the connection was cut")
+        raise RetryError("the connection was cut")
     return answer
 
 
 def _entries(answer: Answer, inside: str, folder: str) -> Iterable[tuple[str, Entry]]:
-    """Yield what a page of a listing holds.  Raises InaccessibleError where it is none."""
+    """Yield what a page of a listing holds.  Raises InaccessibleError if it is none."""
     import json
 
     try:
@@ -285,8 +299,8 @@ def _entry(listed: Mapping[str, Any], folder: str) -> Entry:
     if listed.get("type") == "directory":
         return Entry(FOLDER)
     large = listed.get("lfs")
-    said = large if isinstance(large, dict) else listed
-    size, checksum = said.get("size"), said.get("oid")
+    entry_fields = large if isinstance(large, dict) else listed
+    size, checksum = entry_fields.get("size"), entry_fields.get("oid")
     is_one = isinstance(size, int) and 0 <= size < 1 << 63 and isinstance(checksum, str)
     if not is_one or not _CHECKSUM.fullmatch(str(checksum)):
         raise InaccessibleError("the Hub's listing has a file without size or checksum", path=folder)
@@ -325,22 +339,22 @@ _SAID = {
 _WHO_ASKS = "set HF_TOKEN, or run `hf auth login`"
 
 
-def _said(answer: Answer, otherwise: str) -> str:
+def _error_text(answer: Answer, otherwise: str) -> str:
     return _SAID.get(answer.headers.get("X-Error-Code") or "", otherwise)
 
 
 def _refused(answer: Answer, path: str) -> InaccessibleError:
-    error = InaccessibleError(_said(answer, f"the Hub answered {answer.words}"), path=path)
+    error = InaccessibleError(_error_text(answer, f"the Hub answered {answer.words}"), path=path)
     if answer.headers.get("X-Error-Code") == "GatedRepo":
         error.hints = (f"accept them on the repository's page, then {_WHO_ASKS}",)
     elif answer.status == 401 and authorization() is not None:
         error.hints = ("set a new token in HF_TOKEN, or run `hf auth login`; the old one may have expired",)
-    elif answer.status in REFUSED:
+    elif answer.status in REJECTED:
         error.hints = (f"it may not exist, or it may be private: {_WHO_ASKS}",)
     return error
 
 
-_redirects: SingleFlight[tuple[Asked, Identity]] = SingleFlight()
+_redirects: SingleFlight[tuple[Request, Identity]] = SingleFlight()
 """Redirects that threads wait for, by path and identity."""
 
 STORES = (HubStore(),)

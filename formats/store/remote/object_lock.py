@@ -34,7 +34,7 @@ from ..local.locks import lock_timeout
 from ..local.process import Process
 from ..siblings import staging_pattern
 from ..work.cancellation import cancelled_by, sleep
-from .objects import NOTHING, ObjectStore, Over
+from .objects import NOTHING, ObjectStore, Precondition
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -82,7 +82,7 @@ def patience() -> float:
 # The holder of a lock --------------------------------------------------------------------
 
 
-class Held(NamedTuple):
+class StoredLock(NamedTuple):
     """A lock object as stored; the fields about its holder are None if they cannot be parsed."""
 
     data: bytes
@@ -107,23 +107,32 @@ class Held(NamedTuple):
         return "an unknown command" if self.process is None else str(self.process)
 
 
-def _held_at(store: ObjectStore, path: str) -> Held | None:
+def _stored_lock_at(store: ObjectStore, path: str) -> StoredLock | None:
     found = store.get(path, _LONGEST)
     if found is None:
         return None
     data, entry = found
     try:
-        said: Any = json.loads(data)
-        process = Process(int(said["pid"]), *(str(said[name]) for name in Process._fields[1:]))
-        return Held(data, entry, str(said["token"]), said["released"] is True, process, str(said["name"]))
+        lock_content: Any = json.loads(data)
+        process = Process(
+            int(lock_content["pid"]), *(str(lock_content[name]) for name in Process._fields[1:])
+        )
+        return StoredLock(
+            data,
+            entry,
+            str(lock_content["token"]),
+            lock_content["released"] is True,
+            process,
+            str(lock_content["name"]),
+        )
     # the content comes from anyone who can write there
     except (ValueError, KeyError, TypeError, RecursionError):
-        return Held(data, entry, "", False, None, "")
+        return StoredLock(data, entry, "", False, None, "")
 
 
 def _body(name: str, token: str, number: int, *, is_released: bool) -> bytes:
-    said = {"lock": 1, "name": name, "version": VERSION, "token": token, "number": number}
-    return json.dumps({**said, **Process.own()._asdict(), "released": is_released}).encode()
+    lock_content = {"lock": 1, "name": name, "version": VERSION, "token": token, "number": number}
+    return json.dumps({**lock_content, **Process.own()._asdict(), "released": is_released}).encode()
 
 
 # Watching --------------------------------------------------------------------------------
@@ -136,7 +145,7 @@ class Watch:
         store = path.store
         assert isinstance(store, ObjectStore)
         self.path = path
-        self.held: Held | None = None
+        self.held: StoredLock | None = None
         self._store = store
         self._patience = patience()
         self._has_changed = False
@@ -144,9 +153,9 @@ class Watch:
         self._looked = self._began = time.monotonic()
         self._told = False
 
-    def look(self) -> Held | None:
+    def look(self) -> StoredLock | None:
         """Read the lock, and return it, or None if there is none."""
-        before, self.held = self.held, _held_at(self._store, self.path)
+        before, self.held = self.held, _stored_lock_at(self._store, self.path)
         last, self._looked = self._looked, time.monotonic()
         # A machine that was suspended stopped the holder, too: it needs time to renew the lock.
         self._unchanged += min(self._looked - last, BEAT)
@@ -172,7 +181,7 @@ class Watch:
         if not self._told and self.held is not None and time.monotonic() - self._began >= _TELL_AFTER:
             self._told = True
             text = f"has not renewed its lock; waiting up to {self._patience:g} s to see whether it has ended"
-            notices.tell(f"{self.path}: {self.held.holder} {text}")
+            notices.status(f"{self.path}: {self.held.holder} {text}")
         sleep(_LOOK_EVERY)
 
 
@@ -203,7 +212,7 @@ class ObjectLock:
     def acquire(self) -> None:
         """Take the lock, from a command that has ended if need be.
 
-        Raises CheckpointError where another command holds it.
+        Raises CheckpointError if another command holds it.
         """
         watch = Watch(self.path)
         _own.add(self._token)
@@ -237,14 +246,14 @@ class ObjectLock:
 
     def _settle(self) -> bool:
         """Find out whether the stored lock is ours: the answer to an attempt may have been lost."""
-        found = _held_at(self._store, self.path)
+        found = _stored_lock_at(self._store, self.path)
         if found is not None and found.token == self._token:
             self._entry = found.entry
             return True
         self._other = None if found is None else found.holder
         return False
 
-    def _take_over(self, held: Held) -> bool:
+    def _take_over(self, held: StoredLock) -> bool:
         """Replace the lock of a command that has ended; return False if another command was faster."""
         self._entry = held.entry
         try:
@@ -292,7 +301,7 @@ class ObjectLock:
     def _renew(self, *, released: bool = False) -> None:
         """Renew the lock on the condition that it is still ours.
 
-        Raises CheckpointExistsError where it is another's, InaccessibleError.
+        Raises CheckpointExistsError if it is another's, InaccessibleError.
         """
         with self._mutex:
             if self._taken_by is not None:
@@ -301,7 +310,7 @@ class ObjectLock:
             began = time.monotonic()
             try:
                 body = self._body(released=released)
-                self._entry = self._store.put(self.path, body, Over(entry=self._entry))
+                self._entry = self._store.put(self.path, body, Precondition(entry=self._entry))
             except CheckpointError as error:
                 if not self._settle():
                     self._taken_by = self._other or "another command, which has ended"
@@ -325,12 +334,12 @@ class ObjectLock:
             self._store.delete([self.path])
         except CheckpointError as error:
             if not self.is_lost:
-                notices.tell(f"{self.path}: cannot delete the lock, which will expire: {error.message}")
+                notices.status(f"{self.path}: cannot delete the lock, which will expire: {error.message}")
         finally:
             self._entry = None
 
 
-def _busy(target: str, held: Held) -> CheckpointError:
+def _busy(target: str, held: StoredLock) -> CheckpointError:
     hints = ("run this again when that command has finished, or write to another path",)
     return CheckpointError(f"{held.holder} is writing this checkpoint", path=target, hints=hints)
 
@@ -338,13 +347,13 @@ def _busy(target: str, held: Held) -> CheckpointError:
 # Locks that were left --------------------------------------------------------------------
 
 
-class LeftLock(NamedTuple):
+class FoundLock(NamedTuple):
     """The lock of a command that has ended, or, with `in_the_way`, of one that has not."""
 
     path: Location
     what: str
     modified: float
-    held: Held
+    held: StoredLock
     in_the_way: str | None = None
     aside: tuple[str, ...] = ()
 
@@ -360,15 +369,15 @@ class LeftLock(NamedTuple):
         """Delete it, unless it has been taken over by now: it is replaced on its condition before."""
         store = self.path.store
         assert isinstance(store, ObjectStore)
-        told = _body(self.held.name, os.urandom(16).hex(), 0, is_released=True)
+        released_body = _body(self.held.name, os.urandom(16).hex(), 0, is_released=True)
         try:
-            store.put(self.path, told, Over(entry=self.held.entry))
+            store.put(self.path, released_body, Precondition(entry=self.held.entry))
         except CheckpointExistsError:
             return
         store.delete([self.path])
 
 
-def locks_in(folder: Location) -> list[LeftLock]:
+def locks_in(folder: Location) -> list[FoundLock]:
     """Return the locks in a folder, sorted. Observe those that may or may not have expired."""
     store = folder.store
     if not isinstance(store, ObjectStore):
@@ -388,7 +397,7 @@ def _lock_paths(folder: Location) -> Iterator[Location]:
             yield ((folder / name) / LOCK)
 
 
-def _left(path: Location, held: Held, is_alive: bool) -> LeftLock:
+def _left(path: Location, held: StoredLock, is_alive: bool) -> FoundLock:
     what = f"the lock on {held.name}, held by {held.holder}"
     why = "its holder is still running" if is_alive else None
-    return LeftLock(path, what, held.entry.modified, held, why)
+    return FoundLock(path, what, held.entry.modified, held, why)

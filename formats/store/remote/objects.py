@@ -2,7 +2,7 @@
 
     put       a small object, atomically; on a condition if there is one already
     stream    a large one, in blocks; invisible before `finish`
-    asked     the current entry, from the store and not from an earlier answer
+    current   the current entry, from the store and not from an earlier answer
     get       a small object as it is now, whole
     delete    several
 
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
 Block = bytes | bytearray | memoryview
 
 
-class Over(NamedTuple):
+class Precondition(NamedTuple):
     """The objects that a new one may replace: anything, nothing, or only this version of an object."""
 
     whatever: bool = False
     entry: Entry | None = None
 
 
-WHATEVER, NOTHING = Over(whatever=True), Over()
+WHATEVER, NOTHING = Precondition(whatever=True), Precondition()
 
 
 class Stream(ABC):
@@ -58,7 +58,7 @@ class ObjectStore(Store):
     """Whether the e_tag of an object is, as a rule, made of the MD5 of its blocks."""
 
     @abstractmethod
-    def put(self, path: str, data: Block, over: Over) -> Entry:
+    def put(self, path: str, data: Block, precondition: Precondition) -> Entry:
         """Put an object, and return its entry, whose e_tag is empty if the store returns none.
 
         Raises CheckpointExistsError if another object is there than it may replace, and InaccessibleError.
@@ -73,12 +73,12 @@ class ObjectStore(Store):
         """Begin to send an object in blocks of so many bytes, so many of them at a time."""
 
     @abstractmethod
-    def asked(self, path: str) -> Entry | None:
+    def current(self, path: str) -> Entry | None:
         """Return the current entry at a path, or None if nothing is there. Raises InaccessibleError."""
 
     @abstractmethod
     def get(self, path: str, most: int) -> tuple[bytes, Entry] | None:
-        """Return up to `most` bytes of an object as it is now, and what it is; None where there is none.
+        """Return up to `most` bytes of an object as it is now, and what it is; None if there is none.
 
         Raises InaccessibleError.
         """

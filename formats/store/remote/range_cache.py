@@ -62,7 +62,7 @@ class _Fetch:
 
 
 _lock = threading.Lock()
-_held: dict[_Fetch, list[_Fetch]] = {}
+_cached: dict[_Fetch, list[_Fetch]] = {}
 """All runs, those used last at the end, and the runs of the same file."""
 
 
@@ -70,8 +70,8 @@ def _forget_unfinished() -> None:
     """In a forked process, let go of what threads of its parent fetch."""
     global _lock  # noqa: PLW0603  another thread may have held it
     _lock = threading.Lock()
-    for run in [run for run in _held if not run.done.is_set()]:
-        _held.pop(run).remove(run)
+    for run in [run for run in _cached if not run.done.is_set()]:
+        _cached.pop(run).remove(run)
 
 
 os.register_at_fork(after_in_child=_forget_unfinished)
@@ -144,7 +144,7 @@ class Pieces:
     def read(self, begin: int, end: int) -> bytes:
         """Return the bytes from `begin` to `end`, which must be within the file."""
         if end - begin > REQUEST and self._holding(begin) is None:
-            return b"".join(self._alone(at, min(at + AT_ONCE, end)) for at in range(begin, end, AT_ONCE))
+            return b"".join(self._uncached(at, min(at + AT_ONCE, end)) for at in range(begin, end, AT_ONCE))
         with _lock:
             row = self._row_of(begin)
             new = max(0, end - max(begin, row.end))
@@ -152,7 +152,7 @@ class Pieces:
         found = []
         at = begin
         while at < end:
-            run = self._held(at, end, row)
+            run = self._complete_fetch(at, end, row)
             found.append(self._taken(run, at, end))
             at = run.end
         goes_on = row.length > 0 or row.until > end
@@ -174,12 +174,12 @@ class Pieces:
     def _holding(self, at: int) -> _Fetch | None:
         return next((run for run in self._runs if run.begin <= at < run.end), None)
 
-    def _held(self, at: int, end: int, row: _ReaderPosition) -> _Fetch:
+    def _complete_fetch(self, at: int, end: int, row: _ReaderPosition) -> _Fetch:
         """Return the complete fetch that has a byte. Start one if there is none."""
         with _lock:
             run = self._holding(at)
             if run is not None:
-                _held[run] = _held.pop(run, self._runs)
+                _cached[run] = _cached.pop(run, self._runs)
                 mine = None
             else:
                 stop = max(end, at + min(REQUEST, row.fetchable(end) + end - at))
@@ -190,7 +190,7 @@ class Pieces:
         wait_for(run.done)
         return run
 
-    def _alone(self, begin: int, end: int) -> bytes | memoryview:
+    def _uncached(self, begin: int, end: int) -> bytes | memoryview:
         """Return what is too large to be held."""
         run = _Fetch(begin, end)
         start_threads([partial(self._fill, run)], 1)
@@ -213,12 +213,14 @@ class Pieces:
         run = _Fetch(begin, min(end, following, self._size))
         row.fetched += run.end - run.begin
         self._runs.append(run)
-        _held[run] = self._runs
-        surplus = sum(each.end - each.begin for each in _held) - _MOST_HELD
-        for each in sorted((each for each in _held if each.done.is_set()), key=lambda each: not each.is_used):
+        _cached[run] = self._runs
+        surplus = sum(each.end - each.begin for each in _cached) - _MOST_HELD
+        for each in sorted(
+            (each for each in _cached if each.done.is_set()), key=lambda each: not each.is_used
+        ):
             if surplus <= 0:
                 break
-            _held.pop(each).remove(each)
+            _cached.pop(each).remove(each)
             surplus -= each.end - each.begin
         return run
 
@@ -228,7 +230,7 @@ class Pieces:
         except BaseException as error:
             run.error = error
             with _lock:
-                if _held.pop(run, None) is not None:
+                if _cached.pop(run, None) is not None:
                     self._runs.remove(run)
         finally:
             run.done.set()

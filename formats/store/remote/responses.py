@@ -14,7 +14,7 @@ from ..base import FILE, Entry, UnlistedError
 from ..urls import scheme_of
 from .credentials import NOWHERE
 from .server import changed
-from .transport import BUSY, REFUSED, Again
+from .transport import BUSY, REJECTED, RetryError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -34,7 +34,7 @@ class RefusedError(InaccessibleError):
     """The server rejects the credentials, or the lack of them."""
 
 
-class _Saying(NamedTuple):
+class _ErrorPattern(NamedTuple):
     """Words of the library, whether they are in its error or in the source of that, and what they mean."""
 
     words: tuple[str, ...]
@@ -45,26 +45,28 @@ class _Saying(NamedTuple):
 
 _SAYINGS = (
     # A listing holds an empty name, `..`, or one with control characters.
-    _Saying(("object with invalid path",), False, UnlistedError, "the server's listing has an invalid name"),
+    _ErrorPattern(
+        ("object with invalid path",), False, UnlistedError, "the server's listing has an invalid name"
+    ),
     # No range came, or none that says which it is.
-    _Saying(
+    _ErrorPattern(
         ("non-partial response", "Content-Range"),
         False,
         InaccessibleError,
         "the server does not support range requests",
     ),
-    _Saying(
+    _ErrorPattern(
         (NOWHERE,), True, InaccessibleError, "the server redirects to another host, which is not followed"
     ),
     # From https to http, or to what is neither.
-    _Saying(
+    _ErrorPattern(
         ("BadScheme",),
         True,
         InaccessibleError,
         "the server redirects to another scheme, which is not followed",
     ),
     # Retrying is of no use.
-    _Saying(
+    _ErrorPattern(
         ("ConnectionRefused", "dns error", "certificate"),
         True,
         InaccessibleError,
@@ -74,7 +76,7 @@ _SAYINGS = (
 
 
 def library(path: str) -> Any:
-    """Return obstore.  Raises UnsupportedFeatureError where it is not installed."""
+    """Return obstore.  Raises UnsupportedFeatureError if it is not installed."""
     try:
         import obstore
     except ImportError:
@@ -90,14 +92,14 @@ def entry_of(meta: Any) -> Entry:
 
 
 @contextmanager
-def told(path: str, settings: str) -> Iterator[None]:
+def translated_errors(path: str, settings: str) -> Iterator[None]:
     """Translate its errors; `settings` are the variables that hold credentials.
 
-    Raises CheckpointNotFoundError, InaccessibleError, Again.
+    Raises CheckpointNotFoundError, InaccessibleError, RetryError.
     """
     try:
         yield
-    except (CheckpointError, Again):
+    except (CheckpointError, RetryError):
         raise
     except FileNotFoundError:
         raise CheckpointNotFoundError("no such file", path=path) from None
@@ -127,7 +129,7 @@ def _in_our_words(error: BaseException, path: str, settings: str) -> Exception:
         if any(each in where for each in saying.words):
             return saying.kind(saying.message, path=path)
     if any(each in text for each in _PASSING):
-        return Again("the server did not answer, or the connection was cut")
+        return RetryError("the server did not answer, or the connection was cut")
     if isinstance(error, ValueError):
         return InaccessibleError("this is not a valid key", path=path)
     found = InaccessibleError("the request failed", path=path)
@@ -139,10 +141,10 @@ def _of_status(status: str, code: re.Match[str] | None, path: str, settings: str
     if status in ("412", "416"):
         return changed(path)
     if int(status) in BUSY:
-        return Again(f"the server answered {status}")
+        return RetryError(f"the server answered {status}")
     if status == "404":
         return CheckpointNotFoundError(f"the server answered 404{_named(code)}", path=path)
-    kind = RefusedError if int(status) in REFUSED else InaccessibleError
+    kind = RefusedError if int(status) in REJECTED else InaccessibleError
     found = kind(f"the server answered {status}{_named(code)}", path=path)
     if status in ("400", "401", "403"):
         found.hints = (f"set credentials in the environment: {settings}",)
@@ -152,7 +154,7 @@ def _of_status(status: str, code: re.Match[str] | None, path: str, settings: str
 def _of_other_bytes(first: int, end: int, came_first: int, came_end: int, *, path: str) -> Exception:
     """Return the error for an answer with other bytes than those requested."""
     if first == came_first and came_end < end:
-        return Again(f"only {came_end - came_first:,} of {end - first:,} bytes arrived")
+        return RetryError(f"only {came_end - came_first:,} of {end - first:,} bytes arrived")
     return InaccessibleError("the server answered with a different range than requested", path=path)
 
 

@@ -45,7 +45,7 @@ _MOST_NAMES = 1_000_000
 """Names in one folder: who lists more may be going round in circles."""
 
 
-class Refused(NamedTuple):
+class Rejection(NamedTuple):
     """The reason why the server does not say whether a path exists."""
 
     what: str
@@ -94,7 +94,7 @@ class ServerStore(Store):
 
     def forget(self) -> None:
         """Drop all answers."""
-        self._seen: dict[str, tuple[float, Entry | Refused | None]] = {}
+        self._seen: dict[str, tuple[float, Entry | Rejection | None]] = {}
         self._listed: dict[str, float] = {}
         self._unlisted: dict[str, tuple[float, UnlistedError]] = {}
         self._given_up: dict[str, tuple[float, str]] = {}
@@ -124,7 +124,7 @@ class ServerStore(Store):
     # What a subclass implements ---------------------------------------------------
 
     @abstractmethod
-    def look(self, path: str) -> Entry | Refused | None:
+    def look(self, path: str) -> Entry | Rejection | None:
         """Request the entry at a path. Raises InaccessibleError without an answer."""
 
     @abstractmethod
@@ -142,7 +142,7 @@ class ServerStore(Store):
 
     def open(self, path: str) -> File:
         entry = self._look_once(path)
-        if isinstance(entry, Refused):
+        if isinstance(entry, Rejection):
             raise InaccessibleError(entry.what, path=path)
         if entry is None:
             raise CheckpointNotFoundError("no such file", path=path, code="shard-missing")
@@ -204,13 +204,13 @@ class ServerStore(Store):
 
     # What is known ----------------------------------------------------------------
 
-    def learn(self, path: str, entry: Entry | Refused | None, now: float) -> None:
+    def learn(self, path: str, entry: Entry | Rejection | None, now: float) -> None:
         """Keep the entry at a path."""
         if len(self._seen) >= _MOST_LOOKED_AT:
             self._seen.clear()
         self._seen[self.absolute(path)] = now, entry
 
-    def _look_once(self, path: str) -> Entry | Refused | None:
+    def _look_once(self, path: str) -> Entry | Rejection | None:
         path = self.absolute(path)
         known = self._seen.get(path)
         now = time.monotonic()
@@ -274,7 +274,7 @@ class ListedStore(ServerStore):
         super().forget_listings()
         self._complete.clear()
 
-    def look(self, path: str) -> Entry | Refused | None:
+    def look(self, path: str) -> Entry | Rejection | None:
 
         if self.is_top(path):
             return self._look_at_top(path)
@@ -286,7 +286,7 @@ class ListedStore(ServerStore):
         except CheckpointNotFoundError:
             return None
         except UnlistedError as error:
-            return self.look_alone(path, error)
+            return self.look_without_listing(path, error)
         known = self._seen.get(self.absolute(path))
         return None if known is None else known[1]
 
@@ -297,18 +297,18 @@ class ListedStore(ServerStore):
     def can_be_file(self, path: str) -> bool:
         return not self.is_top(path)
 
-    def look_alone(self, path: str, error: UnlistedError) -> Entry | Refused | None:  # noqa: ARG002
+    def look_without_listing(self, path: str, error: UnlistedError) -> Entry | Rejection | None:  # noqa: ARG002
         """Return the entry at a path whose folder is not listed, for the reason in `error`."""
-        return Refused(error.message)
+        return Rejection(error.message)
 
-    def _look_at_top(self, path: str) -> Entry | Refused | None:
+    def _look_at_top(self, path: str) -> Entry | Rejection | None:
 
         try:
             Location(path, self).listing()
         except CheckpointNotFoundError:
             return None
         except UnlistedError as error:
-            return Refused(error.message)
+            return Rejection(error.message)
         return Entry(FOLDER)
 
     def _may_be_there(self, folder: str) -> bool:
@@ -318,7 +318,7 @@ class ListedStore(ServerStore):
         now = time.monotonic()
         known = self._seen.get(self.absolute(folder))
         if known is not None and now - known[0] <= COUNTS:
-            return isinstance(known[1], Refused) or (known[1] is not None and known[1].kind == FOLDER)
+            return isinstance(known[1], Rejection) or (known[1] is not None and known[1].kind == FOLDER)
         above = self.absolute(self.split(folder)[0])
         if now - self._complete.get(above, -COUNTS - 1) <= COUNTS:
             return False

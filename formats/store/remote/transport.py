@@ -41,10 +41,10 @@ _AT_A_TIME = 1 << 18
 _LARGEST_TIMEOUT = 86400.0
 BUSY = frozenset({408, 429, 500, 502, 503, 504})
 REDIRECTS = frozenset({301, 302, 303, 307, 308})
-REFUSED = frozenset({401, 403, 407})
+REJECTED = frozenset({401, 403, 407})
 
 
-class Again(Exception):  # noqa: N818  nothing is wrong yet
+class RetryError(Exception):
     """A request failed, and may succeed next time; `pause` is the delay that the server requests."""
 
     def __init__(self, what: str, pause: float | None = None) -> None:
@@ -56,7 +56,7 @@ class GivenUpError(InaccessibleError):
     """All attempts of a request failed."""
 
 
-class Asked(NamedTuple):
+class Request(NamedTuple):
     """A request: `path` is its name in messages, and `authorization` holds the credentials."""
 
     url: str
@@ -104,19 +104,19 @@ def timeout() -> float:
 
 
 def pause(seconds: float) -> None:
-    """Wait before a request is retried; raise CheckpointError where that is cancelled."""
+    """Wait before a request is retried; raise CheckpointError if that is cancelled."""
     sleep(seconds)
 
 
-def trying(path: str, ask: Callable[[], T]) -> T:
-    """Return what `ask` returns, which is called again where it raises Again.
+def trying(path: str, send_request: Callable[[], T]) -> T:
+    """Return what `send_request` returns, which is called again where it raises RetryError.
 
     Raises GivenUpError with what was the matter the last time.
     """
     for attempt in range(ATTEMPTS):
         try:
-            return ask()
-        except Again as error:
+            return send_request()
+        except RetryError as error:
             what, wanted = str(error), error.pause
         if attempt < ATTEMPTS - 1:
             usual = _FIRST_PAUSE * 2**attempt * random.uniform(0.5, 1.5)  # noqa: S311  so that not all come at once
@@ -130,21 +130,23 @@ def origin(url: str) -> tuple[str, str, int]:
     return parts.scheme, parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80)
 
 
-def ask(method: str, asked: Asked, room: Room, headers: Mapping[str, str], *, follow: bool = True) -> Answer:
-    """Send one request, and return the answer, after redirects if `follow` is set. Raises Again.
+def send_request(
+    method: str, request: Request, room: Room, headers: Mapping[str, str], *, follow: bool = True
+) -> Answer:
+    """Send one request, and return the answer, after redirects if `follow` is set. Raises RetryError.
 
     `room` computes from status and headers how many bytes of the answer are read. Raises InaccessibleError if
     retrying is of no use.
     """
-    first, url = origin(asked.url), asked.url
+    first, url = origin(request.url), request.url
     for _ in range(_MOST_REDIRECTS + 1):
-        is_meant = asked.authorization is not None and origin(url) == first
-        own = {"Authorization": asked.authorization or ""} if is_meant else {}
-        answer = _once(method, asked._replace(url=url), room, {**headers, **own})
+        is_meant = request.authorization is not None and origin(url) == first
+        own = {"Authorization": request.authorization or ""} if is_meant else {}
+        answer = _once(method, request._replace(url=url), room, {**headers, **own})
         if not follow or answer.status not in REDIRECTS:
             return answer
-        url = redirected(answer, asked.path)
-    raise InaccessibleError(f"the server redirects more than {_MOST_REDIRECTS} times", path=asked.path)
+        url = redirected(answer, request.path)
+    raise InaccessibleError(f"the server redirects more than {_MOST_REDIRECTS} times", path=request.path)
 
 
 def redirected(answer: Answer, path: str) -> str:
@@ -180,12 +182,12 @@ def _connected(url: str, path: str, seconds: float) -> tuple[SplitResult, HTTPCo
         raise InaccessibleError("this is not a valid URL", path=path) from None
 
 
-def _once(method: str, asked: Asked, room: Room, headers: Mapping[str, str]) -> Answer:
+def _once(method: str, request: Request, room: Room, headers: Mapping[str, str]) -> Answer:
     import socket
     import ssl
     from http.client import HTTPException, InvalidURL
 
-    url, path = asked.url, asked.path
+    url, path = request.url, request.path
     seconds = timeout()
     deadline = time.monotonic() + seconds
     parts, connection, target = _connected(url, path, seconds)
@@ -196,15 +198,17 @@ def _once(method: str, asked: Asked, room: Room, headers: Mapping[str, str]) -> 
             connection.sock.settimeout(seconds)
         connection.request(method, target, headers={"Accept-Encoding": "identity", **headers})
         response = connection.getresponse()
-        told = dict(response.headers.items())
-        answer = Answer(response.status, _Folded(told), b"", url)
+        response_headers = dict(response.headers.items())
+        answer = Answer(response.status, _Folded(response_headers), b"", url)
         if response.status in BUSY:
-            raise Again(f"the server answered {answer.words}", _seconds(answer.headers.get("Retry-After")))
+            raise RetryError(
+                f"the server answered {answer.words}", _seconds(answer.headers.get("Retry-After"))
+            )
         body, cut, rest = _body(response, room(response.status, answer.headers))
         kept = not cut and not rest and not response.will_close
         return answer._replace(body=body, cut=cut, more=rest and not cut)
     except TimeoutError as error:
-        raise Again(f"the server did not answer within {seconds:g} seconds (CKPT_TIMEOUT)") from error
+        raise RetryError(f"the server did not answer within {seconds:g} seconds (CKPT_TIMEOUT)") from error
     except (socket.gaierror, ConnectionRefusedError, ssl.SSLCertVerificationError) as error:
         words = getattr(error, "verify_message", None) or error.strerror or type(error).__name__
         raise InaccessibleError(f"{parts.hostname} cannot be reached: {words.lower()}", path=path) from error
@@ -214,7 +218,7 @@ def _once(method: str, asked: Asked, room: Room, headers: Mapping[str, str]) -> 
         is_cut = not isinstance(error, ssl.SSLError | HTTPException)
         is_cut = is_cut or isinstance(error, ssl.SSLEOFError | ssl.SSLZeroReturnError | ConnectionError)
         what = "the connection was cut" if is_cut else f"the server does not speak {parts.scheme.upper()}"
-        raise Again(what) from error
+        raise RetryError(what) from error
     except ValueError:  # the URL has characters that a request cannot have
         raise InaccessibleError("this is not a valid URL", path=path) from None
     finally:
@@ -360,14 +364,14 @@ def _connection(
 
 
 def _with(request: Callable[..., None], means: Mapping[str, str]) -> Callable[..., None]:
-    def ask(method: str, target: str, headers: Mapping[str, str]) -> None:
+    def send_request(method: str, target: str, headers: Mapping[str, str]) -> None:
         request(method, target, headers={**headers, **means})
 
-    return ask
+    return send_request
 
 
 def _proxy(parts: SplitResult) -> SplitResult | None:
-    """Return the proxy that the environment names for a URL.  Raises InaccessibleError where that is none."""
+    """Return the proxy that the environment names for a URL.  Raises InaccessibleError if that is none."""
     if not any(name.lower().endswith("_proxy") for name in os.environ):
         return None
     from urllib.request import getproxies_environment

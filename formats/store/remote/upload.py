@@ -24,12 +24,12 @@ from ...core import notices
 from ...core.chunks import PIECE, view_of
 from ...errors import CheckpointError, CheckpointExistsError, ConversionError
 from ...location import Location, as_if_there, local_location
-from ..local.removing import remove_tree, taking_back
+from ..local.removing import cleaning_up, remove_tree
 from ..local.staging import ALIVE, StagedFile, refusing
 from ..work.buffers import is_free
 from ..work.cancellation import cancelled_by
 from .object_lock import ObjectLock
-from .objects import NOTHING, WHATEVER, Over, is_same, md5, md5_of, plain
+from .objects import NOTHING, WHATEVER, Precondition, is_same, md5, md5_of, plain
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -62,18 +62,24 @@ _MD5 = re.compile(r"[0-9a-f]{32}(-\d+)?")
 class Upload:
     """A new object, sent from start to end. An object of one block is put when it is published.
 
-    `over` is what it may replace. A head is not published by closing it. `is_published` is None if the answer
-    was lost.
+    `precondition` says what it may replace. Closing a head does not publish it. `is_published` is None if the
+    answer was lost.
     """
 
     def __init__(
-        self, path: Location, over: Over, block: int = BLOCK, *, is_head: bool = False, prove: bool = True
+        self,
+        path: Location,
+        precondition: Precondition,
+        block: int = BLOCK,
+        *,
+        is_head: bool = False,
+        prove: bool = True,
     ) -> None:
         self.path = path
         self.size = 0
         self.is_published: bool | None = False
         self._store = path.object_store
-        self._over = over
+        self._over = precondition
         self._block = block
         self._is_head = is_head
         self._filling = bytearray()
@@ -162,7 +168,7 @@ class Upload:
         if self.lock is not None:
             self.lock.check()
         if self._stream is not None:
-            if not self._over.whatever and _is_other(self._store.asked(self.path), self._over.entry):
+            if not self._over.whatever and _is_other(self._store.current(self.path), self._over.entry):
                 raise CheckpointExistsError(
                     "another program created or changed this path in the meantime", path=self.path
                 )
@@ -182,7 +188,7 @@ class Upload:
         if put is not None and plain(put.identity[0]) == md5(self._last).hex():
             self._entry = put  # The store has said all that it can be asked.
         else:
-            self._entry = self._store.asked(self.path)
+            self._entry = self._store.current(self.path)
             self._check(self._entry)
         self.is_published = True
         self._filling, self._filled = bytearray(), 0
@@ -199,7 +205,7 @@ class Upload:
 
     def found_sent(self) -> Entry | None:
         """Return the existing entry if it has the MD5 of this object."""
-        found = self._store.asked(self.path)
+        found = self._store.current(self.path)
         if found is None or found.size != self.size or not (self._sums_blocks or self._stream is None):
             return None
         sums = [*(each.result() for each in self._sums), md5(self._last)]
@@ -222,7 +228,7 @@ class Upload:
             return
         if self._store.is_unanswered(self.path):
             return
-        found = self._store.asked(self.path)
+        found = self._store.current(self.path)
         if found is None or found.size != self.size or not _is_other(found, self._over.entry):
             self.is_published = False
         elif self._stream is not None:
@@ -247,12 +253,12 @@ class Upload:
 
     def _is_proven(self, found: Entry) -> bool:
         """Whether an object has the MD5 of what was sent, if its store returns one."""
-        told = plain(found.identity[0])
-        if not _MD5.fullmatch(told) or (self._stream is not None and not self._sums_blocks):
+        entry_tag = plain(found.identity[0])
+        if not _MD5.fullmatch(entry_tag) or (self._stream is not None and not self._sums_blocks):
             return True
         sums = [each.result() for each in self._sums] if self._stream is not None else [md5(self._last)]
         # An e_tag may be the MD5 of other bytes, as those that a store has encrypted.
-        return told == md5_of(sums) or self._read_back() == sums
+        return entry_tag == md5_of(sums) or self._read_back() == sums
 
     def _read_back(self) -> list[bytes]:
         self._store.forget_listings()
@@ -265,14 +271,14 @@ class Upload:
         if self._entry is None:
             return False
         listed = not _is_other(self.path.entry(), self._entry)
-        return listed or not _is_other(self._store.asked(self.path), self._entry)
+        return listed or not _is_other(self._store.current(self.path), self._entry)
 
     def remove(self) -> None:
         """Remove its sent parts, or the object, unless another has replaced it."""
         with cancelled_by(Event()):  # so that it is done also where the work was cancelled
-            self._take_back()
+            self._undo()
 
-    def _take_back(self) -> None:
+    def _undo(self) -> None:
         self.settle()
         self._stop_summing()
         stream, self._stream = self._stream, None
@@ -284,7 +290,7 @@ class Upload:
         self.is_published = False
 
 
-class Handed(Upload):
+class DelegatedUpload(Upload):
     """An object that another process sends, whole: what it is made of is noted until that has done so.
 
     Its place in it is reserved for what that process reads; what is written here waits in memory.
@@ -307,7 +313,7 @@ class Handed(Upload):
         self.size += size
         return self.size - size
 
-    def hand_over(self) -> Maker:
+    def delegate(self) -> Maker:
         """Return who makes it; whether it is there is not known until `arrived`."""
         self.is_published = None
         return Maker(self.path, self._block, self._prove)
@@ -331,7 +337,7 @@ class Handed(Upload):
     def settle(self) -> None:
         """Find out whether it exists: only this upload uses its name."""
         if self.is_published is None:
-            found = self._store.asked(self.path)
+            found = self._store.current(self.path)
             self.is_published = found is not None and found.size == self.size
             self._entry = found
 
@@ -355,7 +361,7 @@ class Maker(NamedTuple):
                 upload.write(chunk)
             found = upload.found_sent() or upload.published()
         except BaseException:
-            with taking_back(self.path):
+            with cleaning_up(self.path):
                 upload.remove()
             raise
         return found
@@ -421,17 +427,17 @@ class Uploading:
 
     def _begin(self, *, overwrite: bool) -> None:
         """Take the lock, unless the journal has it, and look at the objects to replace."""
-        if self._store.asked(self._head_path) is None:
+        if self._store.current(self._head_path) is None:
             self._head_path.require_container()
         if self._journal is None:
             self._lock.acquire()
-        before = self._store.asked(self._head_path)
+        before = self._store.current(self._head_path)
         if before is not None and not overwrite:
             writer = f", written by {self._lock.waited_for}" if self._lock.waited_for else ""
             raise CheckpointExistsError(
                 f"another program created this path in the meantime{writer}", path=self._head_path
             )
-        self._over = NOTHING if before is None else Over(entry=before)
+        self._over = NOTHING if before is None else Precondition(entry=before)
 
     # What is on this machine ------------------------------------------------------
 
@@ -477,14 +483,14 @@ class Uploading:
             self._uploads.append(kept)
             return kept
         # an object sent earlier, and no longer in the journal, has the name that is assigned to it
-        over = self._over if is_head else NOTHING if self._journal is None else WHATEVER
+        precondition = self._over if is_head else NOTHING if self._journal is None else WHATEVER
         # An index is put at one stroke, on its condition, and can be read before.
         block = _WHOLE if is_head and (self._uploads or path != self.target) else self._block
         if self.is_shared and not is_head:
-            handed = Handed(path, block, prove=self._prove)
-            self._uploads.append(handed)
-            return handed
-        upload = Upload(path, over, block, is_head=is_head, prove=self._prove)
+            delegated = DelegatedUpload(path, block, prove=self._prove)
+            self._uploads.append(delegated)
+            return delegated
+        upload = Upload(path, precondition, block, is_head=is_head, prove=self._prove)
         upload.lock = self._lock
         if is_head:
             self._head = upload
@@ -543,7 +549,7 @@ class Uploading:
         for upload in self._uploads:
             if not upload.is_ours():
                 if head is not None:
-                    with taking_back(head.path):
+                    with cleaning_up(head.path):
                         head.remove()
                 raise CheckpointError(
                     "another program replaced or removed this path in the meantime", path=upload.path
@@ -575,10 +581,10 @@ class Uploading:
         `Staging.remove`.
         """
         ALIVE.discard(self)
-        with taking_back(self.target):
-            self._take_back()
+        with cleaning_up(self.target):
+            self._undo()
 
-    def _take_back(self) -> None:
+    def _undo(self) -> None:
         with contextlib.ExitStack() as stack:  # continues after a step that fails
             stack.callback(self._lock.release if self._journal is None else self._journal.remove)
             stack.callback(self._remove_here)

@@ -23,7 +23,7 @@ from ..journal import (
 from ..local.staging import ALIVE
 from ..siblings import count_in, is_shard_of, staging_pattern
 from .object_lock import ObjectLock
-from .objects import NOTHING, Over, is_same, md5
+from .objects import NOTHING, Precondition, is_same, md5
 from .upload import Upload
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ class UploadJournal(Journal):
 
     @property
     def is_there(self) -> bool:
-        return self._store.asked(self.path) is not None
+        return self._store.current(self.path) is not None
 
     @property
     def is_done(self) -> bool:
@@ -107,7 +107,7 @@ class UploadJournal(Journal):
         return self.target, self.target + ".index"
 
     def _is_head(self, path: Location, size: int, checksum: str) -> bool:
-        entry = self._store.asked(path)
+        entry = self._store.current(path)
         if entry is None or entry.size != size:
             return False
         with self._store.open(path) as file:
@@ -115,13 +115,13 @@ class UploadJournal(Journal):
 
     @property
     def has_moved(self) -> bool:
-        return self.count is not None and not any(map(self._store.asked, self._heads))
+        return self.count is not None and not any(map(self._store.current, self._heads))
 
     def _acquire(self) -> None:
         ALIVE.add(self)
         self.lock.acquire()
         self._store.forget_listings()
-        self._entry = self._store.asked(self.path)
+        self._entry = self._store.current(self.path)
 
     def _resume(self, _: JournalContent) -> None:
         self._has_begun = True
@@ -135,9 +135,9 @@ class UploadJournal(Journal):
         return self._content.count
 
     def kept(self, path: Location) -> SentObject | None:
-        """Return an object that was sent before, and is there still; None where it must be sent."""
+        """Return an object that was sent before, and is there still; None if it must be sent."""
         sent = self._content.sent.get(path.name)
-        entry = self._store.asked(path) if sent is not None else None
+        entry = self._store.current(path) if sent is not None else None
         if (
             sent is None
             or entry is None
@@ -159,15 +159,15 @@ class UploadJournal(Journal):
         self._put()
 
     def _put(self) -> None:
-        over = NOTHING if self._entry is None else Over(entry=self._entry)
+        precondition = NOTHING if self._entry is None else Precondition(entry=self._entry)
         try:
-            self._store.put(self.path, b"".join(self._content.lines()), over)
+            self._store.put(self.path, b"".join(self._content.lines()), precondition)
         except CheckpointExistsError as error:
             self._is_lost = True
             hints = ("let the other command finish, because it has all the finished work",)
             message = "another command is running this conversion"
             raise CheckpointError(message, path=self.directory, hints=hints) from error
-        self._entry = self._store.asked(self.path)
+        self._entry = self._store.current(self.path)
 
     def keeps(self) -> bool:
         is_taken = self._is_lost or self.lock.is_lost
@@ -193,7 +193,7 @@ class UploadJournal(Journal):
 class HalfSent(NamedTuple):
     """The objects that an interrupted conversion has sent, and its journal, which can be resumed.
 
-    `target` is the path that it leads to, None where the journal does not tell; `objects` are those of the
+    `target` is the path that it leads to, None if the journal does not tell; `objects` are those of the
     count of shards that it has taken, each with its bytes, the journal last.
     """
 
@@ -224,7 +224,7 @@ def half_sent(directory: Location) -> HalfSent | None:
     A journal may be forged, so it returns only files that are shards of its target.
     """
     path = directory / JOURNAL
-    entry = path.object_store.asked(path)
+    entry = path.object_store.current(path)
     if entry is None:
         return None
     found, journal = _read(path), (path, entry.size)
@@ -247,7 +247,7 @@ def half_sent(directory: Location) -> HalfSent | None:
 
 def _read(path: Location) -> JournalContent:
     """Return what a journal says."""
-    entry = path.object_store.asked(path)
+    entry = path.object_store.current(path)
     if entry is None or entry.size > LONGEST:
         return JournalContent(is_whole=entry is None)
     with path.open() as file:

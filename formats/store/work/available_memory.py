@@ -33,7 +33,7 @@ _SECOND = _Groups("sys/fs/cgroup", "memory.max", "memory.current", ("inactive_fi
 
 
 def available_memory(root: str = "/") -> int | None:
-    """Return the bytes that this process may still take; None where the system does not say so.
+    """Return the bytes that this process may still take; None if the system does not say so.
 
     `root` is the folder that /proc and /sys are in.
     """
@@ -89,7 +89,7 @@ def _left(root: str, groups: _Groups, path: str) -> Iterator[int]:
 
 
 def _lines(root: str, name: str) -> Iterator[str]:
-    """Yield the lines of a file; none where it cannot be read."""
+    """Yield the lines of a file; none if it cannot be read."""
     try:
         with open(os.path.join(root, name), encoding="utf-8", errors="replace") as file:
             yield from file

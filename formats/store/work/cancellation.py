@@ -71,7 +71,7 @@ def is_ending() -> bool:
 
 
 def time_left() -> float | None:
-    """Return the seconds within which servers are still asked; None where no signal has come."""
+    """Return the seconds within which servers are still asked; None if no signal has come."""
     deadline = _ending.deadline
     return None if deadline is None else max(0.0, deadline - time.monotonic())
 
@@ -95,7 +95,7 @@ def is_cancelled() -> bool:
 
 
 def raise_if_cancelled() -> None:
-    """Raise CheckpointError where this thread's work is cancelled, or the time after a signal is over."""
+    """Raise CheckpointError if this thread's work is cancelled, or the time after a signal is over."""
     if is_cancelled():
         raise cancelled()
     if time_left() == 0:

@@ -21,7 +21,7 @@ from ...errors import CheckpointError, InaccessibleError, UnsupportedFeatureErro
 from ..local.removing import scratch_directory
 from ..remote.transport import timeout
 from .cancellation import is_ending, run_detached, time_left
-from .executors import ASKED_EVERY, RUNS, NamedFunction, Travelling, missing_extra
+from .executors import ASKED_EVERY, RUNS, ExecutorRunner, NamedFunction, missing_extra
 from .workers import default_jobs
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ _HINTS = {
 """Hints by a word of the message."""
 
 
-class Dask(Travelling):
+class Dask(ExecutorRunner):
     """Workers of dask.distributed: of the scheduler at an address, or two or more begun here without one."""
 
     _client: Any = None
@@ -88,7 +88,7 @@ class Dask(Travelling):
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # that its version is another: ours is what matters
                 if address:
-                    run_detached(partial(_greet, where, self._patience), 2 * self._patience)
+                    run_detached(partial(_check_scheduler, where, self._patience), 2 * self._patience)
                 return distributed.Client(where, timeout=self._patience, set_as_default=False)
         except Exception as error:
             raise self._gone("no scheduler answers at this address") from error
@@ -96,7 +96,7 @@ class Dask(Travelling):
     def _check_workers(self) -> None:
         """Refuse workers of another version before they are sent anything; without ckpt they would end."""
 
-        def asked() -> tuple[str | None, str]:  # sent as code, for a worker without ckpt
+        def version_and_reason() -> tuple[str | None, str]:  # sent as code, for a worker without ckpt
             import importlib
 
             try:
@@ -106,7 +106,7 @@ class Dask(Travelling):
                 return None, str(error)
             return VERSION, ""
 
-        found = self._client.run(asked, on_error="ignore")
+        found = self._client.run(version_and_reason, on_error="ignore")
         for worker, (version, reason) in sorted(found.items()):
             if version != VERSION:
                 has = f"no ckpt ({reason})" if version is None else f"ckpt {version}"
@@ -128,7 +128,7 @@ class Dask(Travelling):
         return max(1, self._workers)
 
     def _threads(self) -> int | None:
-        """Ask the scheduler how many threads the workers have; None where it does not say."""
+        """Ask the scheduler how many threads the workers have; None if it does not say."""
         try:
             ask = partial(self._client.sync, self._client.scheduler.ncores, callback_timeout=self._patience)
             found: dict[str, int] = run_detached(ask)
@@ -212,7 +212,7 @@ def _end_children() -> None:
         process.kill()
 
 
-def _greet(where: str, patience: float) -> None:
+def _check_scheduler(where: str, patience: float) -> None:
     """Shake hands with a scheduler: a client would wait without end for a server that says nothing."""
     import asyncio
 

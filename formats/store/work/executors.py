@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from concurrent.futures import Executor
 
-    from .workers import Hands
+    from .workers import TaskRunner
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -211,7 +211,7 @@ def begin_worker() -> None:
 # Where it is handed out ------------------------------------------------------------------
 
 
-class Travelling:
+class ExecutorRunner:
     """Hands of another process: those of an executor, which takes parcels.
 
     `elsewhere` are hands that may be on other machines.
@@ -290,7 +290,7 @@ class _Pool(ProcessPoolExecutor):
             signal.pthread_sigmask(signal.SIG_SETMASK, held)
 
 
-class Processes(Travelling):
+class Processes(ExecutorRunner):
     """Processes of this machine, which are this command's own."""
 
     def __init__(self, count: int) -> None:
@@ -375,7 +375,7 @@ def missing_extra() -> UnsupportedFeatureError:
     )
 
 
-def _dask(address: str | None) -> Hands:
+def _dask(address: str | None) -> TaskRunner:
     from .dask import Dask
 
     return Dask(address)
@@ -391,12 +391,12 @@ def lent_by(executor: Executor, count: int) -> Workers:
     They are threads of this process, or must see the files under the same paths, and have the same ckpt.
     """
 
-    def hands() -> Hands:
+    def runner() -> TaskRunner:
         if isinstance(executor, ThreadPoolExecutor):
             return _Lent(executor, count)
-        return Travelling(executor, count, elsewhere=not isinstance(executor, ProcessPoolExecutor))
+        return ExecutorRunner(executor, count, elsewhere=not isinstance(executor, ProcessPoolExecutor))
 
-    return Workers(hands, shares_all=True)
+    return Workers(runner, shares_all=True)
 
 
 class _Lent(Threads):

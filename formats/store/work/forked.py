@@ -105,7 +105,7 @@ class Forked(Generic[T, R]):
             answers: dict[int, Done] = {}
             busy: dict[Connection, int] = {}
             for end in self._ends:
-                self._hand_out(end, busy)
+                self._send_batch(end, busy)
             for number in range(-(-len(self._items) // self._size)):
                 while number not in answers and number in busy.values():
                     self._take(busy, answers)
@@ -117,7 +117,7 @@ class Forked(Generic[T, R]):
         finally:
             self._close()
 
-    def _hand_out(self, end: Connection, busy: dict[Connection, int]) -> None:
+    def _send_batch(self, end: Connection, busy: dict[Connection, int]) -> None:
         number = next(self._left, None)
         if number is not None:
             busy[end] = number
@@ -134,7 +134,7 @@ class Forked(Generic[T, R]):
             except (EOFError, OSError):  # the process is gone
                 answers[number] = self._done(number)
             else:
-                self._hand_out(end, busy)
+                self._send_batch(end, busy)
 
     def _done(self, number: int) -> Done:
         results: list[object] = []

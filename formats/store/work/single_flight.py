@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 class _Flight(Generic[T]):
-    """A call that one thread makes; `result` and `error` are None where it was cancelled."""
+    """A call that one thread makes; `result` and `error` are None if it was cancelled."""
 
     def __init__(self) -> None:
         self.done = threading.Event()
@@ -49,7 +49,7 @@ class SingleFlight(Generic[T]):
                 return found
 
     def _share(self, key: Hashable, known: Callable[[], T | None], make: Callable[[], T]) -> T | None:
-        """Make a call, or wait for the thread that makes it; return None where that one was cancelled."""
+        """Make a call, or wait for the thread that makes it; return None if that one was cancelled."""
         own = _Flight[T]()
         try:
             flight = self._flights.setdefault(key, own)

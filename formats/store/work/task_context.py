@@ -26,7 +26,7 @@ class Filled(Protocol):
     def discard(self) -> None: ...
 
 
-class Hand(threading.local):
+class TaskFiles(threading.local):
     """Paths of files that are read, and files that are filled, by this thread's task, if it has travelled.
 
     `threads` is the number of threads of this process that run at a time and share the interpreter's lock.
@@ -39,7 +39,7 @@ class Hand(threading.local):
         self.filled: list[Filled] = []
 
 
-HAND = Hand()
+TASK_FILES = TaskFiles()
 
 _LARGER = {1: 1, 2: 1, 3: 2, 4: 2}
 _LARGEST = 8
@@ -51,19 +51,19 @@ def larger_blocks() -> int:
     For one thread or two, blocks that fit into the processor's cache are the fastest.  More threads wait for
     the interpreter's lock between two calls, so each call should take longer.
     """
-    return _LARGER.get(HAND.threads, _LARGEST)
+    return _LARGER.get(TASK_FILES.threads, _LARGEST)
 
 
 @contextmanager
-def emptied() -> Iterator[Hand]:
+def emptied() -> Iterator[TaskFiles]:
     """Begin a task with an empty hand; what it filled is closed however it ends."""
-    HAND.read, HAND.filled, HAND.has_travelled = set(), [], True
+    TASK_FILES.read, TASK_FILES.filled, TASK_FILES.has_travelled = set(), [], True
     try:
-        yield HAND
-        for each in HAND.filled:
+        yield TASK_FILES
+        for each in TASK_FILES.filled:
             each.close(synced=False)
     finally:
-        HAND.has_travelled = False
-        for each in HAND.filled:
+        TASK_FILES.has_travelled = False
+        for each in TASK_FILES.filled:
             each.discard()
-        HAND.filled = []
+        TASK_FILES.filled = []

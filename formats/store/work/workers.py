@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 from weakref import WeakKeyDictionary
 
 from .cancellation import cancellable, cancelled_by
-from .task_context import HAND, StaysHereError
+from .task_context import TASK_FILES, StaysHereError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator
@@ -79,7 +79,7 @@ def group_bytes(total: int, count: int) -> int:
     return max(task_bytes(total), min(_LARGER, total // (_GROUPS_EACH * count)))
 
 
-class Hands(Protocol):
+class TaskRunner(Protocol):
     """Those who do tasks, several at a time."""
 
     is_far: bool
@@ -90,7 +90,7 @@ class Hands(Protocol):
         """How many tasks are done at a time."""
 
     def submit(self, work: Callable[[T], R], group: list[T]) -> Future[list[R]]:
-        """Hand out a group of items.  Raises StaysHereError where they cannot travel."""
+        """Hand out a group of items.  Raises StaysHereError if they cannot travel."""
 
     def wait(self, futures: Iterable[Future[list[R]]]) -> None:
         """Wait until one of them has ended. Raises CheckpointError if no worker is left."""
@@ -157,28 +157,28 @@ class _Group(Generic[T, R]):
         return None if is_over else self.future
 
 
-class _Round(Generic[T, R]):
+class _PendingGroups(Generic[T, R]):
     """Groups that were handed out and not taken back yet, in their order.
 
-    `told` is called with each result as soon as it arrives, in any order.
+    `report` is called with each result as soon as it arrives, in any order.
     """
 
-    def __init__(self, hands: Hands, work: Callable[[T], R], told: Callable[[T, R], None]) -> None:
-        self._hands = hands
+    def __init__(self, runner: TaskRunner, work: Callable[[T], R], report: Callable[[T, R], None]) -> None:
+        self._runner = runner
         self._work = work
-        self._told = told
+        self._report = report
         self._groups: deque[_Group[T, R]] = deque()
 
     def __len__(self) -> int:
         return len(self._groups)
 
-    def hand_out(self, items: list[T]) -> bool:
+    def submit_group(self, items: list[T]) -> bool:
         """Hand out a group, or do it here where it cannot travel; return whether it was handed out."""
         group: _Group[T, R] = _Group(items)
         try:
-            group.future = self._hands.submit(self._work, items)
+            group.future = self._runner.submit(self._work, items)
         except StaysHereError:
-            group.results.extend(_done_here(self._work, items, self._told))
+            group.results.extend(_done_here(self._work, items, self._report))
         self._groups.append(group)
         return group.future is not None
 
@@ -186,7 +186,7 @@ class _Round(Generic[T, R]):
         """Return what came of the group that was handed out first, which stays known until it has ended."""
         first = self._groups[0]
         while first.under_way is not None:
-            self._hands.wait(self._under_way())
+            self._runner.wait(self._under_way())
             for group in self._groups:
                 if group.under_way is not None and group.under_way.done():
                     self._take(group, group.under_way)
@@ -198,48 +198,52 @@ class _Round(Generic[T, R]):
     def _take(self, group: _Group[T, R], future: Future[list[R]]) -> None:
         """Take what came of a group, and hand out the rest of it again where that is not all."""
         try:
-            results = self._hands.result(future)
+            results = self._runner.result(future)
         except Exception as error:  # raised when it is its turn
             group.error = error
             return
         for item, result in zip(group.items[len(group.results) :], results, strict=False):
-            self._told(item, result)
+            self._report(item, result)
         group.results += results
         if group.under_way is not None:
-            group.future = self._hands.submit(self._work, group.items[len(group.results) :])
+            group.future = self._runner.submit(self._work, group.items[len(group.results) :])
 
     def stop(self) -> None:
         """Cancel what is under way."""
-        self._hands.stop(self._under_way())
+        self._runner.stop(self._under_way())
 
     def _under_way(self) -> list[Future[list[R]]]:
         return [future for group in self._groups if (future := group.under_way) is not None]
 
 
-def _done_here(work: Callable[[T], R], items: Iterable[T], told: Callable[[T, R], None]) -> Iterator[R]:
+def _done_here(work: Callable[[T], R], items: Iterable[T], report: Callable[[T, R], None]) -> Iterator[R]:
     """Do tasks in this thread."""
     for item in items:
         result = work(item)
-        told(item, result)
+        report(item, result)
         yield result
 
 
 class Workers:
     """Hands out tasks, or runs them in the calling thread if there are no workers.
 
-    `hands` is called once, when there is something to share. `total` is the number of bytes of all the work,
+    `runner` is called once, when there is something to share. `total` is the number of bytes of all the work,
     which decides how large a task is. `jobs` is the number of processes to fork for many small files instead
     (None: one per default thread). `sent` counts the submitted tasks and their bytes; `kept` counts the
     tensors that this process reads itself, and their bytes.
     """
 
     def __init__(
-        self, hands: Callable[[], Hands] | None = None, *, shares_all: bool = False, jobs: int | None = 1
+        self,
+        runner: Callable[[], TaskRunner] | None = None,
+        *,
+        shares_all: bool = False,
+        jobs: int | None = 1,
     ) -> None:
-        self._hands = hands
+        self._runner = runner
         self._jobs = jobs
         self._shares_all = shares_all
-        self._made: list[Hands] = []
+        self._made: list[TaskRunner] = []
         self.task_bytes = TASK_BYTES
         self._total = 0
         self.kept = [0, 0]
@@ -274,45 +278,45 @@ class Workers:
         file: Callable[[T], object] = lambda _: None,
         *,
         alone: bool = False,
-        told: Callable[[T, R], None] = lambda *_: None,
+        report: Callable[[T, R], None] = lambda *_: None,
         local: bool = False,
         forks: bool = False,
     ) -> Generator[R]:
         """Yield `work(item)` of every item, in their order.
 
-        `size` says how many bytes an item is of, `file` what it writes to; `alone` has each be a group.
-        `told` is called with an item and its result when that is there, before those that are yielded first.
-        `local` says that all files are on this machine: of more threads than there are processors, the rest
-        wait, because they would take the interpreter's lock from each other. `forks` says that the work on
-        local files is arithmetic, with small results. Forked processes do it if it is much, one per
-        processor, because each of them has a lock of its own.
+        `size` returns the bytes of an item, `file` the file that it writes to. With `alone`, each item is a
+        group. `report` is called with an item and its result as soon as it is done, in any order. `local`
+        means that all files are on this machine: at most one thread per processor then works, because more
+        would compete for the interpreter's lock. `forks` means that the work on local files is arithmetic,
+        with small results. If there is much of it, forked processes do it, one per processor, because each
+        has a lock of its own.
 
         An error of a task is raised when it is its turn. Once the generator has ended, or was closed, no task
         is running and none will.
         """
-        if self._hands is None:
-            yield from _done_here(work, items, told)
+        if self._runner is None:
+            yield from _done_here(work, items, report)
             return
         groups = ([item] for item in items) if alone else self._together(items, size, file)
         if forks and min(self.jobs, processors()) > 1:
             few, groups = _unless_many(groups)
             if sum(size(item) for group in few for item in group) >= _LEAST_FORKED and can_fork():
-                yield from self._by_processes(work, few, told)
+                yield from self._by_processes(work, few, report)
                 return
         first, second = next(groups, None), next(groups, None)
         if first is None or (second is None and not self._shares_all):
-            yield from _done_here(work, first or (), told)  # nothing to share, so no need for workers
+            yield from _done_here(work, first or (), report)  # nothing to share, so no need for workers
             return
         if not self._made:
-            self._made.append(self._hands())
-        hands = self._made[0]
-        if (local or forks) and isinstance(hands, Threads) and hands.count > processors():
+            self._made.append(self._runner())
+        runner = self._made[0]
+        if (local or forks) and isinstance(runner, Threads) and runner.count > processors():
             work = partial(_in_turn, BoundedSemaphore(processors()), work)
-        ahead = _Round(hands, work, told)
+        ahead = _PendingGroups(runner, work, report)
         try:
             for group in chain((first,), () if second is None else (second,), groups):
-                self._count(group, sum(map(size, group)), travelled=ahead.hand_out(group))
-                if len(ahead) > 2 * hands.count:
+                self._count(group, sum(map(size, group)), travelled=ahead.submit_group(group))
+                if len(ahead) > 2 * runner.count:
                     yield from ahead.first()
             while ahead:
                 yield from ahead.first()
@@ -320,7 +324,7 @@ class Workers:
             ahead.stop()
 
     def _by_processes(
-        self, work: Callable[[T], R], groups: list[list[T]], told: Callable[[T, R], None]
+        self, work: Callable[[T], R], groups: list[list[T]], report: Callable[[T, R], None]
     ) -> Iterator[R]:
         import numpy as np  # noqa: F401  once, rather than in each process
 
@@ -329,7 +333,7 @@ class Workers:
         done = Forked(partial(each_of, work), groups, min(self.jobs, processors()), batch=1)
         for group, results in zip(groups, done, strict=True):
             for item, result in zip(group, results, strict=True):
-                told(item, result)
+                report(item, result)
                 yield result
 
     def _count(self, group: list[T], nbytes: int, *, travelled: bool) -> None:
@@ -359,7 +363,7 @@ class Workers:
     @property
     def _group_bytes(self) -> int:
         """How many bytes are handed out together. The first group is sent before workers are known."""
-        far = [hands for hands in self._made if hands.is_far]
+        far = [runner for runner in self._made if runner.is_far]
         return group_bytes(self._total, far[0].count) if far else self.task_bytes
 
     def close(self) -> None:
@@ -384,7 +388,7 @@ def _in_turn(turns: BoundedSemaphore, work: Callable[[T], R], item: T) -> R:
 
 def _work_until(cancel: Event, threads: int, work: Callable[[T], R], group: Iterable[T]) -> list[R]:
     """Do the tasks of a group, as one of so many threads; CheckpointError when an event cancels the rest."""
-    HAND.threads = min(threads, processors())
+    TASK_FILES.threads = min(threads, processors())
     with cancelled_by(cancel):
         return each_of(work, cancellable(group))
 

@@ -180,7 +180,7 @@ class _Block:
         return same
 
     def take_first(self) -> bytes | None:
-        """Take the first entry out of the columns, and return its value; None where its key is not empty."""
+        """Take the first entry out of the columns, and return its value; None if its key is not empty."""
         if self.keys[:1] != [b""]:
             return None
         value = self.value(0)

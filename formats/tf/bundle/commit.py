@@ -49,7 +49,7 @@ class BundleExchange(Exchange):
         return [data_shard(self._prefix, shard, self._num_shards) for shard in range(self._num_shards)]
 
     def _keep_old(self) -> None:
-        if self._shares_names() and not self._keep_old_apart():
+        if self._shares_names() and not self._rename_old():
             self._num_shards = self._free_count(self._num_shards)
             self._restage(self._num_shards)
 
@@ -79,7 +79,7 @@ class BundleExchange(Exchange):
             count += 1
         return count
 
-    def _keep_old_apart(self) -> bool:
+    def _rename_old(self) -> bool:
         """Give the old bundle second names. Return False, with nothing changed, if that is impossible."""
         try:
             old = BundleIndex(self._prefix)

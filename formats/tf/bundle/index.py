@@ -138,7 +138,7 @@ def checked_shape(shape: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def _plain_shape(raw: bytes) -> tuple[int, ...] | None:
-    """Return the dimensions of an encoded shape that has nothing else; None where a message must tell it.
+    """Return the dimensions of an encoded shape that has nothing else; None if a message must tell it.
 
     There can be as many shapes as tensors, of dozens of dimensions each.
     """
@@ -192,7 +192,7 @@ def _encode_head(dtype: int, shape: tuple[int, ...]) -> bytes:
     return BundleEntryProto(dtype=dtype, shape=encode_shape(shape)).encode()
 
 
-def _taken_apart(value: bytes) -> tuple[int, tuple[int, ...] | None, re.Match[bytes] | None]:
+def _plain_fields(value: bytes) -> tuple[int, tuple[int, ...] | None, re.Match[bytes] | None]:
     """Return of an entry where dtype and shape end, the dimensions, and the place; None if not plain."""
     end = 4 + value[3] if _BEGINS_PLAIN.match(value) else len(value) + 1
     rest = _PLAIN_PLACE.fullmatch(value, end) if end <= len(value) else None
@@ -200,8 +200,8 @@ def _taken_apart(value: bytes) -> tuple[int, tuple[int, ...] | None, re.Match[by
 
 
 def decode_entry(value: bytes) -> BundleEntry:
-    """Return an entry; EntryError where it is malformed or its dtype unknown."""
-    _, dims, rest = _taken_apart(value)
+    """Return an entry; EntryError if it is malformed or its dtype unknown."""
+    _, dims, rest = _plain_fields(value)
     if rest is not None and dims is not None and value[1] in dtypes.BY_NUMBER:
         return _placed(dtypes.BY_NUMBER[value[1]], checked_shape(dims), rest)
     try:
@@ -460,7 +460,7 @@ class BundleIndex:
         return keys
 
     def entry(self, position: int) -> BundleEntry:
-        """Return the decoded entry at a position; EntryError where it cannot be."""
+        """Return the decoded entry at a position; EntryError if it cannot be."""
         value = self.values[position]
         end = 4 + value[3] if len(value) > 3 else 0  # where an entry that was seen has its place
         known = self._heads.get(value[:end])
@@ -472,7 +472,7 @@ class BundleIndex:
     def _decode(self, value: bytes) -> BundleEntry:
         """Return a decoded entry, and take note of what its head says of others."""
         entry = decode_entry(value)
-        end, dims, rest = _taken_apart(value)
+        end, dims, rest = _plain_fields(value)
         if rest is not None and dims is not None:
             self._heads[value[:end]] = entry.dtype, entry.shape
         return entry

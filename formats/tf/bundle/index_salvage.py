@@ -81,7 +81,7 @@ class _Shards:
         return self._files[shard]
 
     def crc(self, entry: BundleEntry) -> int | None:
-        """Return the masked checksum of what an entry names; None where it cannot be so."""
+        """Return the masked checksum of what an entry names; None if it cannot be so."""
         file = self.file(entry.shard)
         if file is None or entry.offset + entry.size > file.size:
             return None

@@ -41,7 +41,7 @@ def followed_index(prefix: Location) -> Location:
 def followed_prefix(prefix: Location) -> Location:
     """Return the prefix of the files that links in the place of a bundle's lead to.
 
-    Raises CheckpointError where they do not lead to the files of one bundle.
+    Raises CheckpointError if they do not lead to the files of one bundle.
     """
     shards = data_shards(prefix)
     if not any(path.is_link() for path in (prefix + ".index", *shards)):

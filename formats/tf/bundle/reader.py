@@ -311,15 +311,15 @@ class BundleReader(FormatReader):
             return
         from .columns import IndexColumns, NotTellingError  # which need numpy
 
-        told, listed = 0, IndexColumns(table, self.findings)
+        yielded, listed = 0, IndexColumns(table, self.findings)
         try:
             for block in listed.blocks():
                 self.header = listed.header
                 yield block
-                told += len(block.keys)
+                yielded += len(block.keys)
         except NotTellingError:
             positions = zip(self.index.positions, self.specs.rows, strict=True)
-            yield spec_columns((spec for position, spec in positions if position >= told), listed.specs)
+            yield spec_columns((spec for position, spec in positions if position >= yielded), listed.specs)
 
     @cached_property
     def small(self) -> SmallTensors:
@@ -377,7 +377,7 @@ class BundleReader(FormatReader):
         return Stored(entry.shard, entry.offset, entry.crc32c, self.index.big_endian)
 
     def entry(self, key: str, position: int) -> BundleEntry:
-        """Return the entry at a position of the index, as `CorruptCheckpointError` where it is none."""
+        """Return the entry at a position of the index, as `CorruptCheckpointError` if it is not one."""
         try:
             return self.index.entry(position)
         except EntryError as flaw:
@@ -389,7 +389,7 @@ class BundleReader(FormatReader):
     def pieces(self, spec: TensorSpec, entry: BundleEntry) -> list[tuple[Region, BundleTensor]]:
         """Return the pieces of a partitioned tensor and what each covers.
 
-        Raises CorruptCheckpointError where a piece is missing or does not fit, and where pieces overlap.
+        Raises CorruptCheckpointError if a piece is missing or does not fit, and where pieces overlap.
         """
         out = []
         for extents in entry.slices:
@@ -478,8 +478,8 @@ class BundleReader(FormatReader):
         """Return what is wrong with the sizes of a shard's entries, compared with its `stored` bytes."""
         if expansion_flaw(self._nbytes, stored) is None:
             return None
-        stretches = zip(*self._stretches_in.get(shard, ((), ())), strict=True)
-        return expansion_flaw(sum(size for offset, size in stretches if offset + size <= stored), stored)
+        ranges = zip(*self._entry_ranges.get(shard, ((), ())), strict=True)
+        return expansion_flaw(sum(size for offset, size in ranges if offset + size <= stored), stored)
 
     @cached_property
     def _nbytes(self) -> int:
@@ -488,7 +488,7 @@ class BundleReader(FormatReader):
         return sum(count * (specs[number].nbytes or 0) for number, count in Counter(numbers).items())
 
     @cached_property
-    def _stretches_in(self) -> dict[int, tuple[array[int], array[int]]]:
+    def _entry_ranges(self) -> dict[int, tuple[array[int], array[int]]]:
         """Offsets and sizes of all entries, by shard."""
         found: dict[int, tuple[array[int], array[int]]] = {}
         for position in range(len(self.index.values)):

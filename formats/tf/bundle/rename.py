@@ -38,7 +38,7 @@ from ...wire.crc32c import extend, mask
 from .index import OBJECT_GRAPH_KEY, BundleEntry, data_shard, decode_entry, encode_entry, shard_name
 from .links import followed_index, followed_prefix
 from .payload import checksum, elements, length_bytes
-from .shards import CLONE, COPY, HARD_LINKS, LINK, Brought, why_not_shared
+from .shards import CLONE, COPY, HARD_LINKS, LINK, ShardTransfer, why_not_shared
 from .slices import slice_key
 from .staged import StagedBundle, index_flaw, write_index
 from .verify import verify_values
@@ -163,7 +163,7 @@ class BundleRename:
             raise CheckpointNotFoundError(message, path=missing[0], code="shard-missing")
 
     def _sources(self) -> dict[int, Location]:
-        """Return the shards to bring by number; none where the index alone is replaced."""
+        """Return the shards to bring by number; none if the index alone is replaced."""
         if self._is_index_alone:
             return {}
         old = self._reader.index
@@ -191,11 +191,11 @@ class BundleRename:
         bundle = StagedBundle(staging, self._named, self._reader.index.header)
         bundle.entries = self._entries
         try:
-            brought = self._stage(bundle, advance)
+            transfers = self._stage(bundle, advance)
             staging.sync()
             if verify:
                 self._verify_index(staging, bundle)
-                self._verify_copies(staging, brought, workers, advance)
+                self._verify_copies(staging, transfers, workers, advance)
             self._reader.check_unchanged()
             with staging.alone():
                 if not (overwrite or self.in_place) and (found := BundleWriter.existing(self._prefix)):
@@ -203,12 +203,12 @@ class BundleRename:
                 self._move_in(staging, bundle)
         finally:
             staging.remove()
-        return self._notes(brought)
+        return self._notes(transfers)
 
     def rehearse(self) -> list[str]:
         """Return the notes of a run, as far as they are known without it."""
         refusals = {number: why_not_shared(path, self._prefix) for number, path in self._sources().items()}
-        return self._notes({number: Brought(COPY, refusal) for number, refusal in refusals.items()})
+        return self._notes({number: ShardTransfer(COPY, refusal) for number, refusal in refusals.items()})
 
     @property
     def _index_name(self) -> str:
@@ -235,24 +235,24 @@ class BundleRename:
     def _is_index_alone(self) -> bool:
         return self.in_place and self._graph is None
 
-    def _stage(self, bundle: StagedBundle, advance: Callable[[int], None]) -> dict[int, Brought]:
+    def _stage(self, bundle: StagedBundle, advance: Callable[[int], None]) -> dict[int, ShardTransfer]:
         """Stage all files, and return how each shard came."""
-        brought: dict[int, Brought] = {}
+        transfers: dict[int, ShardTransfer] = {}
         self.shares = self.in_place
         if self._is_index_alone:
             bundle.stage_index(self._num_shards)
-            return brought
+            return transfers
         sources = self._sources()
         for number in range(self._num_shards):
             if number in sources:
-                brought[number] = bundle.share(sources[number], self._ways, advance)
+                transfers[number] = bundle.share(sources[number], self._ways, advance)
             elif number == self._graph_shard and self._graph is not None:
                 self._entries[OBJECT_GRAPH_KEY] = self._write_graph(self._graph, bundle.add_shard())
             else:  # a shard without entries, whose count is kept
                 bundle.add_shard()
-        self.shares = self.in_place or any(shard.way != COPY for shard in brought.values())
+        self.shares = self.in_place or any(shard.way != COPY for shard in transfers.values())
         bundle.finish()
-        return brought
+        return transfers
 
     def _write_graph(self, graph: bytes, shard: StagedFile) -> bytes:
         """Write the object graph as a string in the bundle's byte order, and return its entry."""
@@ -291,7 +291,7 @@ class BundleRename:
     def _verify_copies(
         self,
         staging: Staging,
-        brought: Mapping[int, Brought],
+        transfers: Mapping[int, ShardTransfer],
         workers: Workers,
         advance: Callable[[int], None],
     ) -> None:
@@ -299,7 +299,7 @@ class BundleRename:
 
         For shared shards only the placements are checked.
         """
-        copied = (number for number, shard in brought.items() if shard.way == COPY)
+        copied = (number for number, shard in transfers.items() if shard.way == COPY)
         copies = {number: staging.path(self._name(number)) for number in copied}
         if not copies and (self.in_place or self._all_fits()):
             return
@@ -338,12 +338,12 @@ class BundleRename:
             staging.move(self._index_name)
             sync_directory(staging.directory)
 
-    def _notes(self, brought: Mapping[int, Brought]) -> list[str]:
+    def _notes(self, transfers: Mapping[int, ShardTransfer]) -> list[str]:
         notes = []
-        refused = next((shard for shard in brought.values() if shard.way == COPY and shard.refusal), None)
+        refused = next((shard for shard in transfers.values() if shard.way == COPY and shard.refusal), None)
         if refused is not None and self._ways != (COPY,):
             notes.append(f"the data shards are copied because they cannot be shared: {refused.refusal}")
-        if any(shard.way == LINK for shard in brought.values()) and not self.in_place:
+        if any(shard.way == LINK for shard in transfers.values()) and not self.in_place:
             notes.append(HARD_LINKS)
         if (self._reader.index.prefix + ".meta").is_file():
             notes.append(f"{self._reader.index.prefix}.meta is unchanged: this graph still has the old names")

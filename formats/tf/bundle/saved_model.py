@@ -137,7 +137,7 @@ def saved_model_folder(prefix: Location) -> Location | None:
 def read_saved_model(folder: Location) -> SavedModelFacts:
     """Return what the files in a SavedModel's folder say.
 
-    Raises CorruptCheckpointError where one is malformed, UnsupportedFeatureError.
+    Raises CorruptCheckpointError if one is malformed, UnsupportedFeatureError.
     """
     with (folder / SAVED_MODEL).open() as file:
         facts = _SavedModelFile(LargeMessage(file)).read()
@@ -229,7 +229,7 @@ def _tensor(entry: _TensorEntry) -> dict[str, Any]:
 
 
 def _keras_metadata(message: LargeMessage) -> KerasFacts:
-    """Return what `keras_metadata.pb` says of the model; nothing where its root is none of Keras' models."""
+    """Return what `keras_metadata.pb` says of the model; nothing if its root is none of Keras' models."""
     for number, start, size in message.fields(0, message.file.size):
         if number != _NODE:
             continue

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ...errors import CheckpointError, CorruptCheckpointError
 from ...store.base import File
-from ...store.local.removing import let_go
+from ...store.local.removing import close_descriptors
 from ...store.work.counters import tally_of
 
 if TYPE_CHECKING:
@@ -54,8 +54,8 @@ The owner of a file, and everyone who may read and write it, may link it: proc(5
 """
 
 
-class Brought(NamedTuple):
-    """The way in which a shard came, None where there was none, and in words why the one before was not."""
+class ShardTransfer(NamedTuple):
+    """The way in which a shard came, None if there was none, and in words why the one before was not."""
 
     way: str | None
     refusal: str = ""
@@ -73,13 +73,13 @@ def why_not_shared(path: Location, target: Location) -> str:
     return "" if os.stat(real).st_dev == os.stat(directory).st_dev else _OTHER_SYSTEM
 
 
-def bring(
+def stage_shard(
     staging: Staging,
     path: Location,
     name: str,
     ways: Sequence[str],
     advance: Callable[[int], None] = lambda _: None,
-) -> Brought:
+) -> ShardTransfer:
     """Stage a shard under a name in the first of `ways` that works; return which that was.
 
     `advance` is called with the number of copied bytes. Raises InaccessibleError for anything but a regular
@@ -106,8 +106,8 @@ def bring(
                 if way == LINK or not refusal:  # most file systems have no clones: that alone says little
                     refusal = _CANNOT[error.errno]
             else:
-                return Brought(way, refusal)
-    return Brought(None, refusal)
+                return ShardTransfer(way, refusal)
+    return ShardTransfer(None, refusal)
 
 
 def _create(path: str) -> int:
@@ -130,7 +130,7 @@ def _clone(path: str, new: str) -> None:
             os.unlink(new)
         raise
     finally:
-        let_go(source, target)
+        close_descriptors(source, target)
 
 
 def _copy(path: Location, new: str, advance: Callable[[int], None]) -> None:
@@ -147,7 +147,7 @@ def _copy(path: Location, new: str, advance: Callable[[int], None]) -> None:
                 done += copied
                 advance(copied)
         except BaseException:
-            let_go(target)  # the first error is the one that the user sees
+            close_descriptors(target)  # the first error is the one that the user sees
             raise
         os.close(target)
 
@@ -170,7 +170,7 @@ def _copied_by_kernel(path: Location, target: int, advance: Callable[[int], None
         if error.errno not in _CANNOT:
             raise
     finally:
-        let_go(source)
+        close_descriptors(source)
     return done
 
 

@@ -41,7 +41,7 @@ def slice_key(name: bytes, extents: Extents) -> bytes:
 
 
 def decode_slice_key(key: bytes) -> tuple[bytes, Extents]:
-    """Return the name and the extents in a slice key; ValueError where it is none."""
+    """Return the name and the extents in a slice key; ValueError if it is none."""
     zero, position = decode_num(key, 0)
     if zero != 0:
         raise ValueError(f"the slice key starts with {zero}; expected 0")

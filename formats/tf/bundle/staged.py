@@ -24,7 +24,7 @@ from ...wire.sstable import Table, TableBuilder
 from .commit import BundleExchange
 from .index import shard_name
 from .links import Mirror, prefixes_to
-from .shards import Brought, bring
+from .shards import ShardTransfer, stage_shard
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -66,7 +66,7 @@ def write_index(
 
 
 def index_flaw(path: Location, wanted: Mapping[bytes, bytes], num_shards: int) -> str | None:
-    """Return how an index differs from what it is to say; None where it does not."""
+    """Return how an index differs from what it is to say; None if it does not."""
     count, last = 0, b""
     with path.open() as file:
         entries = iter(Table(file.read, file.size, file.path))
@@ -97,7 +97,7 @@ class StagedBundle(_Bundle):
 
     @property
     def last_shard(self) -> StagedFile | None:
-        """The shard that was added last; None where it is a file of others, to which nothing is added."""
+        """The shard that was added last; None if it is a file of others, to which nothing is added."""
         return self._shards[-1] if self._shards else None
 
     def number_of(self, shard: StagedFile) -> int:
@@ -111,15 +111,15 @@ class StagedBundle(_Bundle):
 
     def share(
         self, path: Location, ways: Sequence[str], advance: Callable[[int], None] = lambda _: None
-    ) -> Brought:
+    ) -> ShardTransfer:
         """Take a whole file for the next shard; return how it came, if any way works.
 
         The first of `ways` that works is taken (see `shards`); `advance` receives the number of bytes copied.
         """
-        brought = bring(self._staging, path, f"shard-{self.num_shards}", ways, advance)
-        if brought.way is not None:
+        transfers = stage_shard(self._staging, path, f"shard-{self.num_shards}", ways, advance)
+        if transfers.way is not None:
             self._shards.append(None)
-        return brought
+        return transfers
 
     def finish(self) -> None:
         """Name the shards, and stage the index."""
@@ -133,7 +133,7 @@ class StagedBundle(_Bundle):
         write_index(file, self._header, self.entries, num_shards)
 
     def index_flaw(self, num_shards: int) -> str | None:
-        """Return how what is staged of the index differs from what it is to say; None where it does not."""
+        """Return how what is staged of the index differs from what it is to say; None if it does not."""
         return index_flaw(self._staging.path(self._name + ".index"), self.entries, num_shards)
 
     def _restage(self, num_shards: int) -> None:

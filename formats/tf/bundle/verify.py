@@ -27,7 +27,7 @@ from ...model.object_keys import looks_object_based
 from ...model.verification import Finding, Verification
 from ...store.ranges import Sum, cut
 from ...store.siblings import SHARD
-from ...store.work.task_context import HAND
+from ...store.work.task_context import TASK_FILES
 from ...store.work.workers import SERIAL, Workers
 from ...wire.crc32c import crc32c, extend, mask
 from . import payload
@@ -274,7 +274,7 @@ def _shard_sizes(reader: BundleReader) -> dict[int, int]:
     return sizes
 
 
-class _Stretch(NamedTuple):
+class _TaskRange(NamedTuple):
     """The bytes that one task reads: bytes from the start of the first part, or a range of a single part."""
 
     parts: list[int]
@@ -309,12 +309,12 @@ class _VerifyTask(NamedTuple):
 def _verify_data(reader: BundleReader, structure: _Structure, workers: Workers) -> Iterator[Verification]:
     """Read every part once, and compare it with its checksum."""
     tally = _Tally(reader, structure)
-    waiting: deque[_Stretch] = deque()
+    waiting: deque[_TaskRange] = deque()
 
     def tasks() -> Iterator[_VerifyTask]:
-        for stretch in _stretches(structure, workers.task_bytes):
-            waiting.append(stretch)
-            yield _task(reader, structure, stretch)
+        for task_range in _task_ranges(structure, workers.task_bytes):
+            waiting.append(task_range)
+            yield _task(reader, structure, task_range)
 
     mapped = workers.map(_checksums, tasks(), lambda task: task.end - task.begin, local=reader.is_local)
     with closing(mapped) as results:
@@ -331,15 +331,15 @@ class _Tally:
         self._sum = Sum()
         self._error: CheckpointError | None = None
 
-    def add(self, stretch: _Stretch, checked: list[int | CheckpointError]) -> Verification:
+    def add(self, task_range: _TaskRange, checked: list[int | CheckpointError]) -> Verification:
         """Return what is known after the next task, of the unmasked checksums that it made, or its errors."""
         structure = self._structure
         parts, lost, left = structure.parts, structure.lost, structure.pieces
         findings = []
         tensors = nbytes = 0
-        alone = len(stretch.parts) == 1
-        for part, found in zip(stretch.parts, checked, strict=True):
-            begin, end = (stretch.begin, stretch.end) if alone else (0, parts.size[part])
+        alone = len(task_range.parts) == 1
+        for part, found in zip(task_range.parts, checked, strict=True):
+            begin, end = (task_range.begin, task_range.end) if alone else (0, parts.size[part])
             nbytes += end - begin
             if isinstance(found, CheckpointError):
                 self._error = self._error or found
@@ -372,14 +372,14 @@ def _mismatch(reader: BundleReader, structure: _Structure, part: int, crc: int) 
     return ChecksumError(message, path=path, offset=parts.offset[part], code="tensor-checksum")
 
 
-def _stretches(structure: _Structure, step: int) -> Iterator[_Stretch]:
+def _task_ranges(structure: _Structure, step: int) -> Iterator[_TaskRange]:
     """Yield what tasks read: fixed-width neighbours within one piece together, large parts in ranges."""
     parts, specs = structure.parts, structure.specs
     batch: list[int] = []
     expected = -1
 
-    def whole() -> _Stretch:
-        return _Stretch(batch, 0, max(map(parts.end, batch)) - parts.offset[batch[0]])
+    def whole() -> _TaskRange:
+        return _TaskRange(batch, 0, max(map(parts.end, batch)) - parts.offset[batch[0]])
 
     for part in structure.order:
         alone = specs[parts.tensor[part]].dtype.itemsize is None
@@ -392,19 +392,19 @@ def _stretches(structure: _Structure, step: int) -> Iterator[_Stretch]:
                 yield whole()
                 batch = []
         if alone:
-            yield _Stretch([part], 0, parts.size[part])
+            yield _TaskRange([part], 0, parts.size[part])
         elif parts.size[part] > PIECE:
             for begin, end in cut(parts.size[part], step):
-                yield _Stretch([part], begin, end)
+                yield _TaskRange([part], begin, end)
         else:
             batch.append(part)
     if batch:
         yield whole()
 
 
-def _task(reader: BundleReader, structure: _Structure, stretch: _Stretch) -> _VerifyTask:
+def _task(reader: BundleReader, structure: _Structure, task_range: _TaskRange) -> _VerifyTask:
     """Return the task of reading a range."""
-    parts, first = structure.parts, stretch.parts[0]
+    parts, first = structure.parts, task_range.parts[0]
     start = parts.offset[first]
     try:
         file: File | CheckpointError = reader.shard(parts.shard[first])
@@ -412,13 +412,13 @@ def _task(reader: BundleReader, structure: _Structure, stretch: _Stretch) -> _Ve
         file = error
     dtype = structure.specs[parts.tensor[first]].dtype
     elements, places = None, array("q")
-    if len(stretch.parts) > 1:
+    if len(task_range.parts) > 1:
         places.extend(
-            value for part in stretch.parts for value in (parts.offset[part] - start, parts.size[part])
+            value for part in task_range.parts for value in (parts.offset[part] - start, parts.size[part])
         )
     elif dtype.itemsize is None:
         elements = _Elements(dtype, parts.count[first], reader.index.big_endian)
-    return _VerifyTask(file, start, stretch.begin, stretch.end, parts.size[first], places, elements)
+    return _VerifyTask(file, start, task_range.begin, task_range.end, parts.size[first], places, elements)
 
 
 def _checksums(task: _VerifyTask) -> list[int | CheckpointError]:
@@ -455,7 +455,7 @@ def _checksum(task: _VerifyTask, file: File) -> int:
                 message, path=file.path, offset=start, code="tensor-checksum"
             ) from error
     crc = 0
-    if HAND.has_travelled:
+    if TASK_FILES.has_travelled:
         file.expect(start + task.begin, task.end - task.begin)
     else:
         file.expect(start, task.expected)

@@ -37,7 +37,7 @@ from .index import (
 )
 from .links import followed_prefix
 from .payload import length_bytes
-from .shards import ELSEWHERE, Brought
+from .shards import ELSEWHERE, ShardTransfer
 from .slices import slice_key
 from .staged import SentBundle, StagedBundle
 from .tiling import scatter
@@ -51,11 +51,11 @@ if TYPE_CHECKING:
     from ...model.reader import Format, FormatReader
     from ...model.writer import WriteTarget
     from ...store.ranges import Sum
-    from ...store.remote.upload import Handed, Upload
+    from ...store.remote.upload import DelegatedUpload, Upload
     from ...store.remote.upload_journal import UploadJournal
 
 
-_Stretch = tuple[int, int, int]
+_ShardRange = tuple[int, int, int]
 """A shard's number, an offset there, bytes."""
 
 PRODUCER = 1
@@ -103,7 +103,9 @@ class BundleWriter(FormatWriter):
         self._filling: list[StagedFile | Upload] = []
         self._starts_shard = False
         self._open_places: Counter[StagedFile | Upload] = Counter()
-        self._handed: dict[tuple[str, Extents | None], tuple[TensorSpec, Handed, _Stretch]] = {}
+        self._delegated: dict[
+            tuple[str, Extents | None], tuple[TensorSpec, DelegatedUpload, _ShardRange]
+        ] = {}
         super().__init__(format, bounded(target))
         self.notes += _notes(target)
 
@@ -141,15 +143,15 @@ class BundleWriter(FormatWriter):
             self._filling.append(last)
         return self._bundle.num_shards - 1, last
 
-    def share(self, path: Location, ways: Sequence[str]) -> tuple[int, Brought]:
+    def share(self, path: Location, ways: Sequence[str]) -> tuple[int, ShardTransfer]:
         """Let a whole file be a data shard; return its number, and how it came, if any way works.
 
         `ways` are those of `formats.tf.bundle.shards`. The next write begins a new shard.
         """
         if not isinstance(self._bundle, StagedBundle):
-            return 0, Brought(None, ELSEWHERE)
-        brought = self._bundle.share(path, ways)
-        return self._bundle.num_shards - 1, brought
+            return 0, ShardTransfer(None, ELSEWHERE)
+        transfers = self._bundle.share(path, ways)
+        return self._bundle.num_shards - 1, transfers
 
     def refer(  # noqa: PLR0917  a name, and the place in the order of the index
         self, key: str, extents: Extents | None, shard: int, offset: int, size: int, crc32c: int
@@ -163,7 +165,7 @@ class BundleWriter(FormatWriter):
         self._end(key, extents)
 
     def index_flaw(self) -> str | None:
-        """Return how the index that is written differs from what it is to say; None where it does not."""
+        """Return how the index that is written differs from what it is to say; None if it does not."""
         assert isinstance(self._bundle, StagedBundle)
         return self._bundle.index_flaw(self._bundle.num_shards)
 
@@ -177,7 +179,7 @@ class BundleWriter(FormatWriter):
             file.close()
             self._filling.remove(file)
 
-    def _add(self, spec: TensorSpec, extents: Extents | None, place: _Stretch, crc32c: int) -> None:
+    def _add(self, spec: TensorSpec, extents: Extents | None, place: _ShardRange, crc32c: int) -> None:
         """Add the entry of a tensor, or slice, with this placement and masked checksum."""
         key = key_bytes(spec.key)
         stored = key if extents is None else slice_key(key, extents)
@@ -256,25 +258,25 @@ class BundleWriter(FormatWriter):
         self._end(key, extents)
         self._close_full_shards()
 
-    def hand_over(self, key: str, extents: Extents | None = None) -> Handed:
+    def delegate(self, key: str, extents: Extents | None = None) -> DelegatedUpload:
         """Reserve room in an object that another process sends, and return that; it takes the tensor's turn.
 
         `sent` is called when it was sent.
         """
-        from ...store.remote.upload import Handed
+        from ...store.remote.upload import DelegatedUpload
 
         spec = self._begin(key) if extents is None else self._begin_slice(key, extents)
         size = spec.nbytes or 0
         shard, file = self._shard(size)
-        assert isinstance(file, Handed)
+        assert isinstance(file, DelegatedUpload)
         self._open_places[file] += 1
-        self._handed[key, extents] = spec, file, (shard, file.reserve(size), size)
+        self._delegated[key, extents] = spec, file, (shard, file.reserve(size), size)
         self._end(key, extents)
         return file
 
     def sent(self, key: str, extents: Extents | None, crc: int) -> None:
         """Take note that what was handed over is there, with bytes of this unmasked checksum."""
-        spec, file, place = self._handed.pop((key, extents))
+        spec, file, place = self._delegated.pop((key, extents))
         self._add(spec, extents, place, mask(crc))
         self._open_places[file] -= 1
         self._close_full_shards()
@@ -332,7 +334,7 @@ class BundleWriter(FormatWriter):
 
     def _fill_slices(
         self, spec: TensorSpec, regions: Sequence[Region], sizes: Sequence[int], chunks: Iterator[Chunk]
-    ) -> tuple[list[_Stretch], list[int]]:
+    ) -> tuple[list[_ShardRange], list[int]]:
         """Write slices side by side at places of the shards; return the places, and checksums."""
         files, places = [], []
         for size in sizes:
@@ -351,7 +353,7 @@ class BundleWriter(FormatWriter):
 
     def _send_slices(
         self, spec: TensorSpec, regions: Sequence[Region], sizes: Sequence[int], chunks: Iterator[Chunk]
-    ) -> tuple[list[_Stretch], list[int]]:
+    ) -> tuple[list[_ShardRange], list[int]]:
         """Have slices wait on this machine until the tensor is through, then send one after the other."""
         assert not isinstance(self.staging, Staging)
         waiting = self.staging.scratch("slices")
@@ -383,7 +385,7 @@ class BundleWriter(FormatWriter):
             self._write(graph, None, iter([self.target.object_graph.encode()]))
 
     def _finish(self) -> None:
-        assert not self._handed
+        assert not self._delegated
         self.write_object_graph()
         for key, slices in self.target.slices.items():
             spec = self.specs[key]
@@ -398,9 +400,11 @@ class BundleWriter(FormatWriter):
     def _move_in(self) -> None:
         self._bundle.move_in()
 
-    def is_said_by(self, found: FormatReader) -> bool:
+    def is_described_by(self, found: FormatReader) -> bool:
         limit = self.target.shard_size
-        return super().is_said_by(found) and (limit is None or _is_cut(BundleIndex(self.target.path), limit))
+        return super().is_described_by(found) and (
+            limit is None or _is_cut(BundleIndex(self.target.path), limit)
+        )
 
     def tidy(self) -> None:
         path = self.target.path

@@ -63,7 +63,7 @@ def edit_graph(
     _rename_attributes(edited, new_keys, full_names or {})
     del new_keys
     if plan.old != plan.new:
-        edited = _Hanging(edited, plan).run()
+        edited = _NodeMover(edited, plan).run()
     return EditedGraph(edited, _without_duplicates({key: renamed.get(key, key) for key in known}))
 
 
@@ -149,7 +149,7 @@ def _without_duplicates(keys: dict[str, str]) -> dict[str, str]:
 # Edges ----------------------------------------------------------------------------
 
 
-class _Hanging:
+class _NodeMover:
     """Hangs the nodes of a graph up as a plan says.
 
     The graph is changed in place, its messages are not: they are those of another graph, too.
@@ -170,7 +170,7 @@ class _Hanging:
         for node, edge in waiting:
             self._hang(self._find(parent_of(self._plan.new[node])), edge)
         for node in self._plan.dissolved:
-            self._hand_over(node)
+            self._pass_on_edges(node)
         for node in self._touched:
             self._check_names(node)
         self._check_ways([node for node, _ in waiting])
@@ -247,7 +247,7 @@ class _Hanging:
             self._at[path] = node = below
         return node
 
-    def _hand_over(self, node: int) -> None:
+    def _pass_on_edges(self, node: int) -> None:
         """Give the edges left at a node that dissolves to the one it dissolves in."""
         parent = self._find(self._plan.new[node])
         for edge in self._graph.nodes[node].children:
@@ -328,9 +328,9 @@ class _Hanging:
         for node in nodes[self._count :]:
             node.has_checkpoint_values = BoolValue()
         for number, node in enumerate(nodes):
-            told = node.has_checkpoint_values
-            if told is not None and told.value != (number in holding):
-                nodes[number] = node.replace(has_checkpoint_values=told.replace(value=number in holding))
+            flag = node.has_checkpoint_values
+            if flag is not None and flag.value != (number in holding):
+                nodes[number] = node.replace(has_checkpoint_values=flag.replace(value=number in holding))
 
     def _without(self, gone: set[int]) -> ObjectGraph:
         """Return the graph without these nodes, all references renumbered."""

@@ -90,7 +90,7 @@ def invent_graph(specs: Mapping[str, TensorSpec]) -> Invented:
     is_export = objects.has_slots or (
         not slots and (objects.is_marked or objects.has_counter or objects.is_escaped)
     )
-    if is_export and objects.are_apart:
+    if is_export and objects.are_distinct:
         return _exported(specs)
     kinds = name_kinds(specs, slots)
     root = GrowingNode()

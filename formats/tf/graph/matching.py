@@ -38,19 +38,19 @@ class RestoreTarget(Protocol[T]):
     """The side that is restored into."""
 
     def child(self, owner: T, name: str) -> T | None:
-        """Return the object at an edge of `owner`, None where there is none."""
+        """Return the object at an edge of `owner`, None if there is none."""
 
     def defer(self, owner: T, name: str, node: int) -> None:
         """Keep for later that `node` belongs to what will hang on this edge."""
 
     def slot(self, optimizer: T, variable: T, name: str, node: int) -> T | None:
-        """Return an optimizer's slot variable, made if it can be; None where there is none."""
+        """Return an optimizer's slot variable, made if it can be; None if there is none."""
 
     def inconsistent(self, node: int, first: T, second: T) -> None:
         """Hear that two objects claim one node; the first keeps it."""
 
 
-class _SlotWish(NamedTuple):
+class _SlotRequest(NamedTuple):
     """A slot variable that waits for its optimizer (`partner` is the variable then) or its variable."""
 
     optimizer: int
@@ -75,7 +75,7 @@ class Matching(Generic[T]):
     """One restore: which partners the nodes of a checkpoint's graph have found so far.
 
     `bound` holds the partners; it may be a mapping with weak values.  `matched` are the
-    nodes that ever had one.  `slot_wishes` are the slot variables whose variable has not
+    nodes that ever had one.  `slot_requests` are the slot variables whose variable has not
     come, `waiting_slots` those whose optimizer has not.
     """
 
@@ -84,14 +84,14 @@ class Matching(Generic[T]):
         self.target = target
         self.bound = bound
         self.matched: set[int] = set()
-        self.slot_wishes: dict[int, list[_SlotWish]] = {}
+        self.slot_requests: dict[int, list[_SlotRequest]] = {}
         self.waiting_slots: dict[int, list[_WaitingSlot[T]]] = {}
         for slot in graph.slots:
-            wish = _SlotWish(slot.optimizer, slot.name, slot.node)
-            self.slot_wishes.setdefault(slot.variable, []).append(wish)
+            wish = _SlotRequest(slot.optimizer, slot.name, slot.node)
+            self.slot_requests.setdefault(slot.variable, []).append(wish)
 
     def bind(self, node: int, partner: T) -> bool:
-        """Make two partners; False where the node has one already."""
+        """Make two partners; False if the node has one already."""
         self.matched.add(node)
         current = self.bound.get(node)
         if current is None:
@@ -129,7 +129,7 @@ class Matching(Generic[T]):
     def _slots(self, node: int, partner: T) -> Iterator[tuple[int, T]]:
         for waiting in self.waiting_slots.pop(node, ()):
             yield from self._slot(partner, waiting.variable, waiting.name, waiting.node)
-        for wish in self.slot_wishes.pop(node, ()):
+        for wish in self.slot_requests.pop(node, ()):
             optimizer = self.bound.get(wish.optimizer)
             if optimizer is None:
                 waiting = _WaitingSlot(partner, wish.name, wish.node)

@@ -157,7 +157,7 @@ def _containers(
 
 
 def _way(old: Mapping[int, str], moves: Mapping[int, str], node: int) -> str | None:
-    """Return the path of the parent that a node moves to under its old name; None where it does not."""
+    """Return the path of the parent that a node moves to under its old name; None if it does not."""
     if node not in moves:
         return None
     name = old[node].rpartition("/")[2]

@@ -74,12 +74,12 @@ def _without(
         for slot in node.slot_variables
         if slot.original_variable_node_id in numbers and slot.slot_variable_node_id in numbers
     ]
-    told = node.has_checkpoint_values is not None
+    has_flag = node.has_checkpoint_values is not None
     return TrackableObject(
         children=children,
         attributes=list(node.attributes) if has_value else [],
         slot_variables=slots,
         registered_saver=node.registered_saver,
-        has_checkpoint_values=BoolValue(value=holds) if told else None,
+        has_checkpoint_values=BoolValue(value=holds) if has_flag else None,
         unknown=node.unknown,
     )

@@ -96,8 +96,8 @@ def write(
     naming = _Naming(source, names, (iterations, learning_rate), alone=len(states) == 1)
     try:
         for state in states:
-            told = state.known or state.slots or state.unowned
-            if told and state.generation in (KERAS2, KERAS3) and state.keys & names.keys():
+            is_known_state = state.known or state.slots or state.unowned
+            if is_known_state and state.generation in (KERAS2, KERAS3) and state.keys & names.keys():
                 naming.add(state)
     except ConversionError as error:
         error.path = error.path or source.location.path
@@ -127,7 +127,7 @@ class _Naming:
     def add(self, state: TrainingState) -> None:
         row = _row(state)
         spelled = state.spelled()
-        steps = steps_taken(self.source, state, alone=self.alone, asked=self.iterations)
+        steps = steps_taken(self.source, state, alone=self.alone, requested=self.iterations)
         if steps is None and row.counts:
             hints = ("pass the step count with --iterations N",)
             raise ConversionError(f"the step count of {spelled} is unknown", hints=hints)
@@ -167,8 +167,8 @@ class _Naming:
             return self.learning_rate
         rate = stored_rate(self.source, state)
         if rate is not None:
-            said = f"momentum is converted with the learning rate {rate:.6g}"
-            self.written.notes.extend([said] if said not in self.written.notes else [])
+            note = f"momentum is converted with the learning rate {rate:.6g}"
+            self.written.notes.extend([note] if note not in self.written.notes else [])
             return rate
         message = (
             "momentum of TensorFlow 1 is a sum of gradients; to convert it, ckpt needs the "

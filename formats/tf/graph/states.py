@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def states_of(reader: FormatReader) -> list[TrainingState] | None:
-    """Return the state of each optimizer that a checkpoint has; None where its layout is unknown."""
+    """Return the state of each optimizer that a checkpoint has; None if its layout is unknown."""
     if reader.object_graph is not None:
         return training_states(reader.object_graph, reader.specs, reader.full_names)
     return state_in_names.read(reader)
@@ -24,7 +24,7 @@ def states_of(reader: FormatReader) -> list[TrainingState] | None:
 def objects_of(reader: FormatReader) -> tuple[ObjectGraph, dict[int, str]] | None:
     """Return a checkpoint's object graph, one of its names where it has none, and the keys of variables.
 
-    These are by the nodes that hold them.  None where neither can be had.
+    These are by the nodes that hold them.  None if neither can be had.
     """
     graph, names = reader.object_graph, {key: key for key in reader.specs}
     if graph is None:

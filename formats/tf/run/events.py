@@ -140,7 +140,7 @@ class EventReader:
         self.damaged = 0
 
     def __iter__(self) -> Iterator[Event]:
-        """Yield the events.  Raises CheckpointNotFoundError, CheckpointError where there is no such file."""
+        """Yield the events.  Raises CheckpointNotFoundError, CheckpointError if there is no such file."""
         self.flaw, self.damaged = None, 0
         with self.path.open() as file:
             for record in iter_records(ReadAhead(file).read, file.size, LARGEST_EVENT):
@@ -221,8 +221,10 @@ class EventWriter:
 
     def scalars(self, step: int, values: Mapping[str, float], *, wall_time: float | None = None) -> None:
         """Write numbers of one step, as TensorFlow 1 and its Estimators do (`simple_value`)."""
-        told = [SummaryValue(tag=tag, simple_value=_float32(value)) for tag, value in values.items()]
-        self.write(Event(wall_time=self._now(wall_time), step=step, summary=Summary(value=told)))
+        summary_values = [
+            SummaryValue(tag=tag, simple_value=_float32(value)) for tag, value in values.items()
+        ]
+        self.write(Event(wall_time=self._now(wall_time), step=step, summary=Summary(value=summary_values)))
 
     def session_log(
         self, step: int, status: int, checkpoint_path: str = "", *, wall_time: float | None = None

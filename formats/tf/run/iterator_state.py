@@ -61,7 +61,7 @@ def short_key(prefix: str, key: str) -> str:
 
 
 def decode(elements: Iterable[bytes]) -> State:
-    """Return the sections of a state; ValueError where the elements are not one."""
+    """Return the sections of a state; ValueError if the elements are not one."""
     state: State = {}
     for element in elements:
         prefix, values = _decode_section(element)

@@ -40,7 +40,7 @@ from ...model.checkpoint_files import INDEX_SUFFIX, ORBAX_TEMPORARY
 from ...model.weight_map import files_of_map
 from ...store.journal import describe_finished
 from ...store.local.locks import is_locked
-from ...store.local.staging import aside_of, refusing, remove_staged
+from ...store.local.staging import old_set_in, refusing, remove_staged
 from ...store.local.staging_journal import describe_leftover
 from ...store.remote.objects import ObjectStore
 from ...store.remote.upload_journal import HalfSent, half_sent
@@ -211,7 +211,7 @@ def find_leftovers(directory: Location, listed: Collection[str], *, has_checkpoi
 
 
 def _staged(path: Location) -> list[Leftover]:
-    """Return a directory of parts or of staged files as a leftover; nothing where it is none."""
+    """Return a directory of parts or of staged files as a leftover; nothing if it is none."""
     if ORBAX_TEMPORARY.fullmatch(path):
         return [unfinished_orbax(path)]
     ours = bool(_STAGING.fullmatch(path))
@@ -232,7 +232,7 @@ def _staged(path: Location) -> list[Leftover]:
         return []
     if is_locked(path):
         return [Leftover(path, "files of a checkpoint", "a program is writing it")]
-    aside = tuple(sorted(aside_of(path)))
+    aside = tuple(sorted(old_set_in(path)))
     if aside:
         return [Leftover(path, "an old checkpoint, moved aside during its replacement", aside=aside)]
     interrupted = describe_leftover(path)

@@ -88,7 +88,7 @@ class _MetaInfo(Message):
 
 
 class GraphVariable(NamedTuple):
-    """A variable of a graph, by the key it is saved under; `shape` is None where the graph leaves it open."""
+    """A variable of a graph, by the key it is saved under; `shape` is None if the graph leaves it open."""
 
     key: str
     shape: tuple[int, ...] | None
@@ -105,7 +105,7 @@ class MetaGraph(NamedTuple):
 def read_meta_graph(path: Location) -> MetaGraph:
     """Return the content of the MetaGraphDef at `path`.
 
-    Raises CorruptCheckpointError where it is none, CheckpointNotFoundError, UnsupportedFeatureError.
+    Raises CorruptCheckpointError if it is none, CheckpointNotFoundError, UnsupportedFeatureError.
     """
     with path.open() as file:
         return _MetaGraphFile(file).read()

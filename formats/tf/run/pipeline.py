@@ -130,7 +130,7 @@ class Pipeline(NamedTuple):
 
     @property
     def position(self) -> Position | None:
-        """Return what is next; None where the state does not tell."""
+        """Return what is next; None if the state does not tell."""
         passes: tuple[int, ...] = ()
         ahead: list[tuple[list[np.ndarray[Any, Any]], int]] = []
         for step in self.steps:

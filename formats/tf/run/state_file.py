@@ -76,7 +76,7 @@ class StateFile(NamedTuple):
 
     @classmethod
     def read(cls, path: Location) -> StateFile:
-        """Return the state file at `path`; CorruptCheckpointError where it is none, or names no latest."""
+        """Return the state file at `path`; CorruptCheckpointError if it is none, or names no latest."""
         with path.open() as file:
             if file.size > _LARGEST:
                 raise CorruptCheckpointError(
@@ -91,7 +91,7 @@ class StateFile(NamedTuple):
 
     @classmethod
     def parse(cls, text: bytes) -> StateFile:
-        """Return the state in `text`; ValueError where it is none."""
+        """Return the state in `text`; ValueError if it is none."""
         strings: dict[str, list[str]] = {_PATH: [], _PATHS: []}
         numbers: dict[str, list[float]] = {_TIMES: [], _PRESERVED: []}
         tokens = _tokens(text)

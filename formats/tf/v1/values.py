@@ -60,7 +60,7 @@ VALUE_FIELDS: dict[str, ValueField] = {
 
 
 def decode_varints(data: bytes) -> np.ndarray[Any, Any]:
-    """Return packed varints as uint64; ValueError where one has more than ten bytes or is cut off."""
+    """Return packed varints as uint64; ValueError if one has more than ten bytes or is cut off."""
     import numpy as np
 
     raw = np.frombuffer(data, np.uint8)
@@ -88,7 +88,7 @@ def _packed_values(proto: bytes, field: ValueField) -> bytes:
 
 
 def decode_values(proto: bytes, dtype: DType) -> np.ndarray[Any, Any]:
-    """Return the values of a TensorProto as a vector; ValueError where they are malformed.
+    """Return the values of a TensorProto as a vector; ValueError if they are malformed.
 
     As TensorFlow's reader, this takes the typed field alone: neither `tensor_content`
     nor one value standing for many.

@@ -241,7 +241,7 @@ def test_a_journal_leads_to_no_object_that_is_not_of_its_target(ckpt: Ckpt, stor
     journal = interrupted(ckpt, store)
     assert ckpt("convert", BUNDLE, "mem://b/out/other-1").code == 0
     other = "mem://b/out/other-1.data-00000-of-00001"
-    entry = store.asked(other)
+    entry = store.current(other)
     assert entry is not None
     told = line_of(["sent", "other-1.data-00000-of-00001", entry.identity, entry.size, []])
     store.put(journal, store.content()[journal] + told)

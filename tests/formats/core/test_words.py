@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from formats.core.words import FirstNames, spoken_age
+from formats.core.words import FirstNames, age_in_words
 
 
 @pytest.mark.parametrize(
@@ -47,4 +47,4 @@ def test_the_first_names_are_reported_and_how_many_are_left(names: list[str], te
     ],
 )
 def test_an_age_is_reported_in_the_largest_unit_that_makes_it_two_or_more(seconds: float, text: str) -> None:
-    assert spoken_age(seconds) == text
+    assert age_in_words(seconds) == text

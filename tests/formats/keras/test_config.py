@@ -9,7 +9,7 @@ import pytest
 
 from formats.keras.config import layer_of, layers_of, model_of
 from formats.keras.facts import KerasFacts
-from formats.keras.optimizer_settings import generation_told
+from formats.keras.optimizer_settings import generation_of_config
 from formats.keras.optimizers import KERAS2, KERAS3, LEGACY
 
 
@@ -53,4 +53,4 @@ def test_a_training_configuration_shows_its_generation(
     version: str, settings: dict[str, Any], generation: str | None
 ) -> None:
     training = json.dumps({"optimizer_config": {"class_name": "Adam", "config": settings}})
-    assert generation_told(KerasFacts(version=version, training_config=training)) == generation
+    assert generation_of_config(KerasFacts(version=version, training_config=training)) == generation

@@ -12,7 +12,7 @@ import pytest
 from formats.find.directory import Directory
 from formats.find.opening import open_location
 from formats.location import parse_location
-from formats.store.siblings import SHARD, V1_SHARD, files_beside
+from formats.store.siblings import SHARD, V1_SHARD, matching_files
 from tests.support import write_bundle
 
 if TYPE_CHECKING:
@@ -75,12 +75,12 @@ def test_what_comes_and_goes_is_seen(tmp_path: Path) -> None:
     os.utime(tmp_path, ns=(_LONG_AGO, _LONG_AGO))
     prefix = str(tmp_path / "ckpt-1")
     shards = [f"{prefix}.data-0000{number}-of-00002" for number in range(2)]
-    assert files_beside(parse_location(prefix), SHARD) == []
+    assert matching_files(parse_location(prefix), SHARD) == []
     for number, shard in enumerate(shards):
         open(shard, "wb").close()
-        assert files_beside(parse_location(prefix), SHARD) == shards[: number + 1]
+        assert matching_files(parse_location(prefix), SHARD) == shards[: number + 1]
     os.unlink(shards[0])
-    assert files_beside(parse_location(prefix), SHARD) == shards[1:]
+    assert matching_files(parse_location(prefix), SHARD) == shards[1:]
 
 
 def test_a_listing_is_doubted_while_the_clock_is_still(
@@ -93,10 +93,10 @@ def test_a_listing_is_doubted_while_the_clock_is_still(
     for number in range(3):
         open(f"{prefix}-{number:05d}-of-00003", "wb").close()
         os.utime(tmp_path, ns=(stood, stood))
-        assert len(files_beside(parse_location(prefix), V1_SHARD)) == number + 1
+        assert len(matching_files(parse_location(prefix), V1_SHARD)) == number + 1
         open(f"{prefix}.data-{number:05d}-of-00003", "wb").close()
         os.utime(tmp_path, ns=(stood, stood))
-        assert len(files_beside(parse_location(prefix), SHARD)) == number + 1
+        assert len(matching_files(parse_location(prefix), SHARD)) == number + 1
 
 
 def test_each_pattern_has_its_own_prefixes(tmp_path: Path) -> None:
@@ -104,8 +104,8 @@ def test_each_pattern_has_its_own_prefixes(tmp_path: Path) -> None:
     for name in names:
         (tmp_path / name).touch()
     prefix = str(tmp_path / "a")
-    assert files_beside(parse_location(prefix), SHARD) == [prefix + ".data-00000-of-00001"]
-    assert files_beside(parse_location(prefix), V1_SHARD) == [
+    assert matching_files(parse_location(prefix), SHARD) == [prefix + ".data-00000-of-00001"]
+    assert matching_files(parse_location(prefix), V1_SHARD) == [
         prefix + "-00000-of-00002",
         prefix + "-00001-of-00002",
     ]
@@ -119,4 +119,4 @@ def test_a_directory_that_is_another_by_now_is_listed_again(
         (tmp_path / name / f"ckpt-{name}.data-00000-of-00001").touch()
         os.utime(tmp_path / name, ns=(_LONG_AGO, _LONG_AGO))
         monkeypatch.chdir(tmp_path / name)
-        assert files_beside(parse_location(f"ckpt-{name}"), SHARD) == [f"ckpt-{name}.data-00000-of-00001"]
+        assert matching_files(parse_location(f"ckpt-{name}"), SHARD) == [f"ckpt-{name}.data-00000-of-00001"]

@@ -12,8 +12,8 @@ import pytest
 from formats import CheckpointError, CheckpointNotFoundError, InaccessibleError
 from formats.errors import CheckpointExistsError
 from formats.store.remote import bucket_objects, transport
-from formats.store.remote.objects import NOTHING, WHATEVER, Over, is_same
-from formats.store.remote.responses import told
+from formats.store.remote.objects import NOTHING, WHATEVER, Precondition, is_same
+from formats.store.remote.responses import translated_errors
 
 if TYPE_CHECKING:
     from formats.store.remote.bucket_objects import BucketStore
@@ -51,8 +51,8 @@ class Library(ModuleType):
         if key not in self.objects:
             raise FileNotFoundError(f"http://topsecret/{key}")
         data, version = self.objects[key]
-        told = {"e_tag": None, "version": None, self.tells: version}
-        return {"path": key, "size": len(data), "last_modified": TIME, **told}
+        translated_errors = {"e_tag": None, "version": None, self.tells: version}
+        return {"path": key, "size": len(data), "last_modified": TIME, **translated_errors}
 
     def head(self, client: str, key: str) -> dict[str, Any]:
         self.asked.append("head")
@@ -102,7 +102,7 @@ def store(library: Library, monkeypatch: pytest.MonkeyPatch) -> BucketStore:
 
 def test_what_is_put_is_the_entry_that_is_found(store: BucketStore) -> None:
     put = store.put(PATH, b"first", NOTHING)
-    found = store.asked(PATH)
+    found = store.current(PATH)
     assert found is not None
     assert (put.kind, put.size, put.identity) == (found.kind, 5, found.identity)
     assert store.get(PATH, 100) == (b"first", found)
@@ -110,12 +110,12 @@ def test_what_is_put_is_the_entry_that_is_found(store: BucketStore) -> None:
     assert store.get(PATH, 4) == (b"", found)  # the object is larger than that
     again = store.put(PATH, b"second", WHATEVER)
     assert not is_same(again.identity, put.identity)
-    assert store.get(PATH, 100) == (b"second", store.asked(PATH))
+    assert store.get(PATH, 100) == (b"second", store.current(PATH))
     assert not store.is_unanswered(PATH)
 
 
 def test_what_is_missing_is_none_and_deleted_already(store: BucketStore, library: Library) -> None:
-    assert store.asked(PATH) is None
+    assert store.current(PATH) is None
     assert store.get(PATH, 100) is None
     store.put(PATH, b"x", NOTHING)
     store.delete([PATH, "s3://bucket/other", PATH])
@@ -139,16 +139,16 @@ def test_an_object_is_put_over_the_one_that_was_seen_alone(
     """Amazon and Azure go by the one, Google by the other."""
     library.tells = tells
     store.put(PATH, b"first", NOTHING)
-    seen = store.asked(PATH)
+    seen = store.current(PATH)
     assert seen is not None
-    store.put(PATH, b"second", Over(entry=seen))
+    store.put(PATH, b"second", Precondition(entry=seen))
     assert library.asked[-1] == f"put over {tells}"
     assert library.objects["run/x"][0] == b"second"
     with pytest.raises(CheckpointExistsError):
-        store.put(PATH, b"third", Over(entry=seen))
+        store.put(PATH, b"third", Precondition(entry=seen))
     library.objects.clear()
     with pytest.raises(CheckpointExistsError):
-        store.put(PATH, b"third", Over(entry=seen))
+        store.put(PATH, b"third", Precondition(entry=seen))
     assert library.objects == {}
 
 
@@ -156,10 +156,10 @@ def test_an_object_that_changes_after_it_was_looked_at_is_not_put_over(
     store: BucketStore, library: Library
 ) -> None:
     store.put(PATH, b"first", NOTHING)
-    seen = store.asked(PATH)
+    seen = store.current(PATH)
     library.errors = [PreconditionError()]
     with pytest.raises(CheckpointExistsError):
-        store.put(PATH, b"second", Over(entry=seen))
+        store.put(PATH, b"second", Precondition(entry=seen))
     assert library.objects["run/x"][0] == b"first"
 
 
@@ -169,8 +169,8 @@ def test_a_server_that_knows_no_condition_is_requested_before(store: BucketStore
     assert library.asked == ["put create", "head", "put overwrite"]
     with pytest.raises(CheckpointExistsError):
         store.put(PATH, b"second", NOTHING)
-    seen = store.asked(PATH)
-    store.put(PATH, b"third", Over(entry=seen))
+    seen = store.current(PATH)
+    store.put(PATH, b"third", Precondition(entry=seen))
     assert library.objects["run/x"][0] == b"third"
 
 
@@ -245,5 +245,5 @@ def test_a_listing_is_made_again_after_a_change(store: BucketStore, monkeypatch:
 def test_errors_of_the_library_are_translated_by_their_words(
     text: str, kind: type[CheckpointError], message: str
 ) -> None:
-    with pytest.raises(kind, match=message), told(PATH, "AWS_ENDPOINT_URL"):
+    with pytest.raises(kind, match=message), translated_errors(PATH, "AWS_ENDPOINT_URL"):
         raise OSError(text)

@@ -11,7 +11,7 @@ import pytest
 from formats import CheckpointError
 from formats.errors import InaccessibleError
 from formats.store.remote import transport
-from formats.store.remote.transport import Again, trying
+from formats.store.remote.transport import RetryError, trying
 from formats.store.work import cancellation
 from formats.store.work.cancellation import (
     OverdueError,
@@ -96,7 +96,7 @@ def test_threads_that_share_calls_are_cancelled_with_the_thread_that_started_the
 
 
 def _again() -> None:
-    raise Again("busy")
+    raise RetryError("busy")
 
 
 WAITS: dict[str, Callable[[], object]] = {

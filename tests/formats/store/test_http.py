@@ -608,8 +608,8 @@ def test_a_server_without_a_path_is_a_folder_and_no_other_server(
 
 def test_secrets_are_of_one_server() -> None:
     mark = parse_location("http://user:secret@host/x").partition("://")[2].partition("@")[0]
-    assert http.STORES[1].asked(f"http://{mark}@host/y").authorization is not None
-    assert http.STORES[1].asked(f"http://{mark}@host.evil/y").authorization is None
+    assert http.STORES[1].request_of(f"http://{mark}@host/y").authorization is not None
+    assert http.STORES[1].request_of(f"http://{mark}@host.evil/y").authorization is None
     with pytest.raises(UnsupportedFeatureError, match="replaces a secret in the URL"):
         parse_location(f"http://{mark}@host.evil/y")
 

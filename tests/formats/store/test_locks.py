@@ -151,7 +151,7 @@ def test_a_system_that_does_not_tell_who_is_another_process(
 
 
 def test_without_a_listener_nothing_is_printed() -> None:
-    program = "from formats.core import notices; notices.tell('waiting'); notices.warn('left')"
+    program = "from formats.core import notices; notices.status('waiting'); notices.warn('left')"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert (done.stdout, done.stderr) == ("", "")
 

@@ -39,13 +39,13 @@ class Asked:
 
     def settle(self) -> None:
         """Wait for what is read ahead."""
-        for run in list(range_cache._held):
+        for run in list(range_cache._cached):
             run.done.wait()
 
 
 @pytest.fixture(autouse=True)
 def nothing_held() -> None:
-    range_cache._held.clear()
+    range_cache._cached.clear()
 
 
 def test_a_look_takes_64_kib_and_the_next_ones_nothing() -> None:
@@ -140,7 +140,7 @@ def test_what_is_read_once_more_is_fetched_to_its_end_and_no_further() -> None:
         for at in range(8 * MIB, 16 * MIB, MIB):
             file.read(at, at + MIB)
     assert file.nbytes == 8 * MIB
-    range_cache._held.clear()
+    range_cache._cached.clear()
     file.pieces._runs.clear()
     file.pieces.expect(8 * MIB, 16 * MIB)
     file.read(8 * MIB, 9 * MIB)
@@ -207,9 +207,9 @@ def test_memory_is_bounded() -> None:
         for at in range(0, 40 * MIB, MIB):
             file.read(at, at + MIB)
             file.settle()
-    held = sum(run.end - run.begin for run in range_cache._held)
+    held = sum(run.end - run.begin for run in range_cache._cached)
     assert held <= range_cache._MOST_HELD
-    assert sum(len(file.pieces._runs) for file in files) == len(range_cache._held)
+    assert sum(len(file.pieces._runs) for file in files) == len(range_cache._cached)
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -268,7 +268,7 @@ def test_a_forked_process_waits_for_no_threads() -> None:
     file.pieces._fetch = slow
     thread = threading.Thread(target=file.read, args=(0, 10))
     thread.start()
-    while not range_cache._held:
+    while not range_cache._cached:
         pass
     child = os.fork()
     if not child:

@@ -73,7 +73,7 @@ def test_much_arithmetic_over_local_files_is_done_by_forked_processes(
             items = range(count)
             found = list(
                 pool.map(
-                    lambda item: (item, os.getpid()), items, told=lambda n, _: seen.append(n), forks=True
+                    lambda item: (item, os.getpid()), items, report=lambda n, _: seen.append(n), forks=True
                 )
             )
         assert [item for item, _ in found] == list(items)
@@ -156,7 +156,7 @@ def test_finished_tasks_are_reported_while_others_run() -> None:
             others.set()
 
     with workers(2) as pool:
-        assert list(pool.map(wait_for_others, range(3), told=told)) == [0, 1, 2]
+        assert list(pool.map(wait_for_others, range(3), report=told)) == [0, 1, 2]
     assert found == [(1, 1), (2, 2), (0, 0)]
 
 

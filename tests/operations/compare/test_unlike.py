@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ckpt_cli.operations.compare.diff import diff_pairs
-from ckpt_cli.operations.compare.index_difference import Unlike, unlike
+from ckpt_cli.operations.compare.index_difference import UnequalPairs, unlike
 from ckpt_cli.operations.compare.pairs import pair_up
 from formats import CorruptCheckpointError
 from formats.core.spec import TensorSpec
@@ -39,7 +39,7 @@ def _every_index_is_large(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reader, "_MANY_BLOCKS", 0)
 
 
-def told(one: str, other: str) -> Unlike | None:
+def told(one: str, other: str) -> UnequalPairs | None:
     with (
         open_location(locate(parse_location(one)), loaded=False) as left,
         open_location(locate(parse_location(other)), loaded=False) as right,
@@ -104,7 +104,7 @@ def test_every_checksum_is_one(tmp_path: Path, checksum: int) -> None:
     write_bundle(one, {"a": VALUES[0], "b": VALUES[0]}, edit=stored)
     write_bundle(other, {"a": VALUES[0], "b": VALUES[0]})
     found = told(one, one)
-    assert found == Unlike([], 2)
+    assert found == UnequalPairs([], 2)
     found = told(one, other)
     assert found is not None
     assert ([pair.key for pair in found.pairs], found.same) == (["a"], 1)

@@ -58,7 +58,7 @@ def of_edges(edges, slots=()):
 
 def lines(picture):
     """Return the rows of a picture as text, indented by their level."""
-    return ["  " * row.level + f"{row.name}  {row.told}".rstrip() for row in picture.rows]
+    return ["  " * row.level + f"{row.name}  {row.text}".rstrip() for row in picture.rows]
 
 
 def seen(picture):

@@ -12,7 +12,7 @@ from ckpt_cli.operations.look.moments import ROW, Moments, Portion, block_size, 
 from ckpt_cli.operations.look.stats import Statistics, statistics
 from formats.core.dtypes import BY_NAME, DTYPES
 from formats.store.work import workers
-from formats.store.work.task_context import HAND
+from formats.store.work.task_context import TASK_FILES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -23,8 +23,8 @@ SIZES = (1, 2, ROW - 1, ROW, ROW + 1, 9 * ROW + 5, 20 * ROW)
 @pytest.fixture
 def threads() -> Iterator[Callable[[int], None]]:
     """Return what has this thread work as one of so many."""
-    yield lambda count: setattr(HAND, "threads", count)
-    HAND.threads = 1
+    yield lambda count: setattr(TASK_FILES, "threads", count)
+    TASK_FILES.threads = 1
 
 
 def value_by_value(values: np.ndarray[Any, Any]) -> Statistics:
@@ -105,9 +105,9 @@ def test_threads_are_no_more_than_there_are_processors(monkeypatch: pytest.Monke
     monkeypatch.setattr(workers, "processors", lambda: 3)
     seen = set()
     with workers.workers(8) as pool:
-        list(pool.map(lambda _: seen.add(HAND.threads), range(8), alone=True))
+        list(pool.map(lambda _: seen.add(TASK_FILES.threads), range(8), alone=True))
     assert seen == {3}
-    assert HAND.threads == 1
+    assert TASK_FILES.threads == 1
 
 
 def test_portions_are_merged_in_their_order() -> None:

@@ -44,7 +44,7 @@ def test_a_run_that_begins_again_takes_back_what_an_earlier_one_reported(tmp_pat
 def test_a_step_reported_again_counts_as_reported_last_and_steps_are_put_in_order() -> None:
     curve = Curve("loss")
     for step, value in ((5, 1.0), (3, 2.0), (5, 3.0), (9, 4.0)):
-        curve.tell(step, value)
+        curve.add(step, value)
     assert points(curve) == [(3, 2.0), (5, 3.0), (9, 4.0)]
     assert curve.last(-1, 8) == (5, 3.0)
     assert curve.last(5, 8) is None

@@ -10,7 +10,7 @@ import pytest
 
 from ckpt_cli.operations.runs.listing import findings_in_short, is_run
 from ckpt_cli.operations.runs.log import _size
-from ckpt_cli.operations.runs.state_changes import _way_of
+from ckpt_cli.operations.runs.state_changes import _link_targets
 from formats.location import local_location
 from formats.model.verification import Finding
 
@@ -63,7 +63,7 @@ def test_the_way_of_a_link_ends_where_it_goes_round(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
 
     def names(link: str, *others: str) -> list[str]:
-        found = _way_of(f"{folder}/{link}", {f"{folder}/{other}" for other in others})
+        found = _link_targets(f"{folder}/{link}", {f"{folder}/{other}" for other in others})
         return [os.path.basename(place) for place in found]
 
     assert names("a") == ["b", "c", "file"]

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ckpt_cli.operations.runs.trainable import _graph_beside
+from ckpt_cli.operations.runs.trainable import _nearest_graph
 from formats.location import parse_location
 
 if TYPE_CHECKING:
@@ -22,12 +22,12 @@ def test_a_checkpoint_without_a_graph_uses_that_of_the_nearest_step(
 ) -> None:
     for name in ("ckpt-0.meta", "ckpt-10.meta", "ckpt-20.meta", "other-16.meta", "ckpt-x.meta"):
         (tmp_path / name).touch()
-    found = _graph_beside(parse_location(str(tmp_path / f"ckpt-{step}")))
+    found = _nearest_graph(parse_location(str(tmp_path / f"ckpt-{step}")))
     assert found is not None
     assert found.name == nearest
 
 
 def test_a_checkpoint_of_another_run_has_no_graph(tmp_path: Path) -> None:
     (tmp_path / "other-16.meta").touch()
-    assert _graph_beside(parse_location(str(tmp_path / "ckpt-16"))) is None
-    assert _graph_beside(parse_location(str(tmp_path / "ckpt"))) is None
+    assert _nearest_graph(parse_location(str(tmp_path / "ckpt-16"))) is None
+    assert _nearest_graph(parse_location(str(tmp_path / "ckpt"))) is None

@@ -9,7 +9,7 @@ import pytest
 
 from ckpt_cli.operations.select.name_map import parse_map
 from ckpt_cli.operations.select.relations import Relation, relate
-from ckpt_cli.operations.select.view import Constant, Relaid
+from ckpt_cli.operations.select.view import Constant, DerivedReader
 from formats import CheckpointError, ConversionError, open_checkpoint
 from formats.core import dtypes
 from formats.core.axes import AxisOperations
@@ -25,7 +25,7 @@ def test_a_view_has_the_files_of_its_source_and_changes_with_them(tmp_path: Path
     write_bundle(prefix, {"a": np.ones((2, 3), np.float32)})
     with open_checkpoint(prefix) as reader:
         shapes = {key: spec.shape for key, spec in reader.specs.items()}
-        view = Relaid(reader, relate(parse_map(b"a\tb\tT", "names.tsv"), shapes).relations)
+        view = DerivedReader(reader, relate(parse_map(b"a\tb\tT", "names.tsv"), shapes).relations)
         assert view.specs["b"].shape == (3, 2)
         assert view.files() == reader.files()
         assert sum(step.tensors for step in view.verify()) == 1
@@ -37,12 +37,12 @@ def test_a_view_has_the_files_of_its_source_and_changes_with_them(tmp_path: Path
             view.check_unchanged()
 
 
-def view_of(tmp_path: Path, tensors: dict[str, np.ndarray], lines: bytes) -> Relaid:
+def view_of(tmp_path: Path, tensors: dict[str, np.ndarray], lines: bytes) -> DerivedReader:
     prefix = str(tmp_path / "c-1")
     write_bundle(prefix, tensors)
     reader = open_checkpoint(prefix)
     shapes = {key: spec.shape for key, spec in reader.specs.items()}
-    return Relaid(reader, relate(parse_map(lines, "names.tsv"), shapes).relations)
+    return DerivedReader(reader, relate(parse_map(lines, "names.tsv"), shapes).relations)
 
 
 def test_parts_that_are_joined_have_one_dtype(tmp_path: Path) -> None:
@@ -67,10 +67,10 @@ def test_numbers_are_scaled_where_nothing_is_lost(tmp_path: Path, dtype: str) ->
             with pytest.raises(
                 ConversionError, match=f"needs float16, float32, float64; found {dtype}"
             ) as raised:
-                Relaid(reader, [scaled])
+                DerivedReader(reader, [scaled])
             assert raised.value.key == "a"
             return
-        view = Relaid(reader, [scaled, Relation(("a",), ("same",), AxisOperations())])
+        view = DerivedReader(reader, [scaled, Relation(("a",), ("same",), AxisOperations())])
         assert view["b"].read().tolist() == (array / 2).tolist()
         assert view["same"].read().tolist() == array.tolist()
         assert view.operations == {"b": "scale(0.5)", "same": ""}
@@ -82,12 +82,12 @@ def test_a_value_for_all_elements_has_a_key_of_its_own(tmp_path: Path) -> None:
     write_bundle(prefix, {"a": np.ones(2, np.float32)})
     with open_checkpoint(prefix) as reader:
         renamed = Relation(("a",), ("b",), AxisOperations())
-        view = Relaid(
+        view = DerivedReader(
             reader, [renamed], [Constant("step", 7, (), "int64"), Constant("z", 0.5, (2,), "float32")]
         )
         assert {key: view[key].read().tolist() for key in view} == {"b": [1, 1], "step": 7, "z": [0.5, 0.5]}
         assert view.kinds == {"b": "variable", "step": "state", "z": "state"}
         assert view["step"].read().dtype == np.int64
         with pytest.raises(DuplicateKeyError, match="two tensors would become this key") as raised:
-            Relaid(reader, [renamed], [Constant("b", 7, (), "int64")])
+            DerivedReader(reader, [renamed], [Constant("b", 7, (), "int64")])
         assert raised.value.key == "b"

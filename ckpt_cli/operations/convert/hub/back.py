@@ -21,7 +21,7 @@ from ...select.relations import Relation, inverted, relate
 from ..plan import Dropped
 from .architectures import lines_of
 from .names import TENSORFLOW
-from .ties import Tie, tell_other_values
+from .ties import Tie, warn_of_unequal_ties
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -197,7 +197,7 @@ def _without_ties(
         if row.name in held and (model.ties_embeddings or not row.by_configuration):
             ties.append(Tie(Relation((held.pop(row.name),), (row.name,), NOTHING), row.partner))
     relations = [Relation((key,), (name,), NOTHING) for name, key in held.items()]
-    tell_other_values(reader, relations, ties)
+    warn_of_unequal_ties(reader, relations, ties)
     dropped += [Dropped(tie.source, f"it is tied to {tie.partner!r}") for tie in ties]
     return dropped, held
 

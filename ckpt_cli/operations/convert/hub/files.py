@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from ..plan import Plan
 
 
-def copy_beside(plan: Plan, reporter: Reporter) -> None:
+def copy_configs(plan: Plan, reporter: Reporter) -> None:
     """Copy the files that a plan names next to its target, if transformers looks for the target there.
 
     That is a folder, or a file with a name of transformers'.  Files that are there stay.

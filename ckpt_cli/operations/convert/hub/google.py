@@ -105,8 +105,8 @@ class GoogleModel(NamedTuple):
         content = self.config.content
         if "model_type" in content:
             return {_CONFIGS[0]: self.config.path}
-        told = {"model_type": self.family.partition("-")[0], "architectures": [self.class_name]}
-        return {_CONFIGS[0]: (json.dumps({**told, **content}, indent=2) + "\n").encode()}
+        identified = {"model_type": self.family.partition("-")[0], "architectures": [self.class_name]}
+        return {_CONFIGS[0]: (json.dumps({**identified, **content}, indent=2) + "\n").encode()}
 
     def notes(self, reader: FormatReader) -> tuple[str, ...]:
         """Return what a person should know: transformers loads no folder without a configuration."""
@@ -130,7 +130,7 @@ def google_model(reader: FormatReader, given: HubConfig | None) -> GoogleModel |
     )
     if family is None:
         return None
-    config = given or _config_beside(reader)
+    config = given or _config_next_to(reader)
     found = config.content.get("model_type", family) if config is not None else family
     if config is not None and found != family:
         message = f"model_type is {found!r}, but {reader.location.path} has the names of {family}"
@@ -138,7 +138,7 @@ def google_model(reader: FormatReader, given: HubConfig | None) -> GoogleModel |
     return GoogleModel(_variant(family, config, reader), config)
 
 
-def _config_beside(reader: FormatReader) -> HubConfig | None:
+def _config_next_to(reader: FormatReader) -> HubConfig | None:
     folder = reader.location.head.parent
     for name in _CONFIGS:
         path = folder / name

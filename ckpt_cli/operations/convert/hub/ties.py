@@ -8,7 +8,7 @@ from formats.core import notices
 from formats.core.chunks import same_bytes
 from formats.errors import ConversionError, leave_out
 
-from ...select.view import Relaid
+from ...select.view import DerivedReader
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,7 +29,7 @@ class Tie(NamedTuple):
         return self.relation.sources[0]
 
 
-def tell_other_values(reader: FormatReader, relations: Sequence[Relation], ties: Sequence[Tie]) -> None:
+def warn_of_unequal_ties(reader: FormatReader, relations: Sequence[Relation], ties: Sequence[Tie]) -> None:
     """Warn of each tensor whose values are not those of the tensor to which it is tied.
 
     transformers ties the two when it loads a model, and so ignores them.  Raises ConversionError if the
@@ -37,7 +37,7 @@ def tell_other_values(reader: FormatReader, relations: Sequence[Relation], ties:
     """
     if not ties:
         return
-    laid = Relaid(reader, [*relations, *(tie.relation for tie in ties)])
+    laid = DerivedReader(reader, [*relations, *(tie.relation for tie in ties)])
     for tie in ties:
         if tie.partner not in laid.specs:
             message = f"this tensor is tied to {tie.partner!r}, which is missing"

@@ -10,12 +10,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from formats.errors import ConversionError
-from formats.keras.config import version_told
+from formats.keras.config import version_of_config
 from formats.keras.facts import KerasFacts, keras_facts
 from formats.keras.model import ModelError, from_config
 from formats.model.reader import Family
 
-from ..optimizers import Given
+from ..optimizers import OptimizerOptions
 from ..pairing import plan_like
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def is_copied(chosen: Chosen) -> bool:
     return (
         source.format is not into
         and have_one_layout(source.format, into)
-        and chosen.settings.given == Given()
+        and chosen.settings.given == OptimizerOptions()
         and chosen.settings.optimizer is None
         # copied without a new structure
         and all(key.rpartition("/")[0].endswith("vars") for key in chosen.keys)
@@ -60,11 +60,13 @@ def copied(chosen: Chosen) -> tuple[list[Move], KerasFacts]:
         message = f"{chosen.into.name} needs all weights of a model, but this weight is left out"
         hints = ("to write some tensors of a model, pass --to npz, safetensors or hdf5",)
         raise ConversionError(message, path=source.location.path, key=left, hints=hints)
-    told = keras_facts(source.proved_facts())
-    text = config.config if config is not None else told.config
-    version = version_told(text, (config.version if config is not None else None) or told.version)
+    source_facts = keras_facts(source.proved_facts())
+    text = config.config if config is not None else source_facts.config
+    version = version_of_config(
+        text, (config.version if config is not None else None) or source_facts.version
+    )
     given = config or KerasFacts()
-    facts = told._replace(config=text, version=version, training_config=None)
+    facts = source_facts._replace(config=text, version=version, training_config=None)
     facts = facts._replace(assets=given.assets, contents=given.contents)
     return chosen.with_keys(), facts.rekeyed({key: chosen.renamed(key) for key in chosen.keys})
 

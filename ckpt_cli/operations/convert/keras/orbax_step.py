@@ -20,7 +20,7 @@ from formats.core.axes import NOTHING
 from formats.core.words import FirstNames
 from formats.errors import ConversionError
 from formats.find.registry import format_named
-from formats.keras.config import version_told
+from formats.keras.config import version_of_config
 from formats.keras.facts import IN_WEIGHTS, KerasFacts, variables_by_group
 from formats.keras.layers import is_seed
 from formats.keras.model import ModelError, Variable, from_config, trained_order
@@ -32,7 +32,7 @@ from formats.model.facts import rekeyed
 from formats.orbax.facts import TreeFacts
 
 from ...select.relations import Relation
-from ...select.view import Relaid
+from ...select.view import DerivedReader
 from ..plan import Dropped, Move
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ _COUNT = "/iteration"
 _UNNAMED = re.compile(r"variable(_\d+)?")
 
 
-class KerasStep(Relaid):
+class KerasStep(DerivedReader):
     """The tensors of a step by the datasets that they are in a `.weights.h5` file."""
 
     def __init__(self, reader: FormatReader, relations: Sequence[Relation], facts: KerasFacts) -> None:
@@ -80,7 +80,7 @@ class KerasStep(Relaid):
         chosen = set(keys)
         return [key for key, origins in self.origins.items() if origins[0] in chosen]
 
-    def told(self, plan: Plan, keys: Sequence[str]) -> Plan:
+    def source_plan(self, plan: Plan, keys: Sequence[str]) -> Plan:
         """Return a plan made of this reader's tensors as one that names those of the step."""
         moves = tuple(
             move._replace(source=next(iter(self.origins.get(move.source or "", ())), None))
@@ -153,19 +153,19 @@ class KerasStep(Relaid):
 
 
 def keras_step(reader: FormatReader, keys: Sequence[str]) -> KerasStep | None:
-    """Return a step of Keras in that form; None where it is none.
+    """Return a step of Keras in that form; None if it is none.
 
-    Raises ConversionError where it does not fit its own configuration, and for a weight or a slot among
+    Raises ConversionError if it does not fit its own configuration, and for a weight or a slot among
     `keys` that the file has no place for.
     """
-    told = reader.facts if reader.format.is_tree else None
-    config = told.values.get(_CONFIG) if isinstance(told, TreeFacts) else None
+    facts_of_tree = reader.facts if reader.format.is_tree else None
+    config = facts_of_tree.values.get(_CONFIG) if isinstance(facts_of_tree, TreeFacts) else None
     above = f"/{_VARIABLES[0]}"
     item = next((f"/{key}".partition(above)[0] for key in reader.specs if above in f"/{key}"), None)
     if config is None or item is None:
         return None
     try:
-        return _Step(reader, f"{item}/".removeprefix("/"), str(config)).relaid(keys)
+        return _Step(reader, f"{item}/".removeprefix("/"), str(config)).as_reader(keys)
     except ModelError as error:
         path = reader.location.path
         raise ConversionError(f"the step does not fit its own configuration: {error}", path=path) from error
@@ -177,7 +177,7 @@ class _Step:
     def __init__(self, reader: FormatReader, item: str, config: str) -> None:
         self._reader = reader
         self._item = item
-        self._facts = KerasFacts(IN_WEIGHTS, version_told(config, None), config=config)
+        self._facts = KerasFacts(IN_WEIGHTS, version_of_config(config, None), config=config)
         self._model = from_config(config)
         give_names(self._model)
         self._paths: dict[int, str] = {}
@@ -188,7 +188,7 @@ class _Step:
         above = self._item + part
         return {key.removeprefix(above): key for key in self._reader.specs if key.startswith(above)}
 
-    def relaid(self, keys: Sequence[str]) -> KerasStep:
+    def as_reader(self, keys: Sequence[str]) -> KerasStep:
         placed, names = weights_layout(self._model)
         self._find([variable for variable, _ in placed])
         placed += [*self._optimizer(names)]

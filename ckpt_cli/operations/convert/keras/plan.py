@@ -18,13 +18,13 @@ from formats.errors import ConversionError, leave_out
 from formats.find.opening import open_reader
 from formats.keras import state_in_graph, state_in_h5, state_in_weights
 from formats.keras.compiled_metrics import fitted_metrics
-from formats.keras.config import config_in_archive, config_in_h5, training_in_h5, version_told
+from formats.keras.config import config_in_archive, config_in_h5, training_in_h5, version_of_config
 from formats.keras.facts import OPTIMIZER_WEIGHTS, KerasFacts, WeightGroup, keras_facts
 from formats.keras.layers import LAYERS, are_of_one_layer, is_seed
 from formats.keras.match import fill, stored_layers
 from formats.keras.model import ModelError, Unit, Variable, from_config, from_names
 from formats.keras.objects_of_keras3 import as_in_keras_3
-from formats.keras.optimizer_settings import generation_told, wanted_by
+from formats.keras.optimizer_settings import generation_of_config, wanted_by
 from formats.keras.optimizer_state import stored_state, titled
 from formats.keras.optimizers import KERAS2, KERAS3, TITLES
 from formats.keras.state_list import NoPlaceError, StateList
@@ -34,7 +34,7 @@ from formats.model.facts import Facts, Nothing
 from formats.model.reader import Family
 from formats.wire.jsontext import parse_object
 
-from ..optimizers import Given, contradiction, reason_of_idle
+from ..optimizers import OptimizerOptions, contradiction, reason_of_idle
 from ..plan import Dropped, Move
 from .copying import copied, have_one_layout, is_copied, tells_structure
 
@@ -192,17 +192,17 @@ def _is_for_another_keras(chosen: Chosen) -> bool:
         return False
     # In .weights.h5 only Keras 3 names objects; nothing else there shows the version.
     major = facts.major if facts.version else "3" if facts.object_names else "2"
-    generations = {generation_told(config), generation_told(facts)} - {None}
+    generations = {generation_of_config(config), generation_of_config(facts)} - {None}
     states = {wanted.state for wanted in (wanted_by(config), wanted_by(facts)) if wanted is not None}
     return (
-        KerasFacts(version=version_told(config.config, config.version)).major != major
+        KerasFacts(version=version_of_config(config.config, config.version)).major != major
         or len(generations) > 1
         or len(states) > 1
     )
 
 
 def _same_layout(chosen: Chosen) -> KerasPlacement:
-    if chosen.settings.given != Given():
+    if chosen.settings.given != OptimizerOptions():
         message = (
             "files of the same layout are copied unchanged, so this option about the optimizer has no effect"
         )
@@ -210,8 +210,8 @@ def _same_layout(chosen: Chosen) -> KerasPlacement:
             ("to convert the optimizer state, pass a configuration of another Keras with --config FILE"),
         )
         raise ConversionError(message, path=chosen.source.location.path, hints=hints)
-    told = keras_facts(chosen.source.proved_facts())
-    facts = told.rekeyed({key: chosen.renamed(key) for key in chosen.keys})
+    source_facts = keras_facts(chosen.source.proved_facts())
+    facts = source_facts.rekeyed({key: chosen.renamed(key) for key in chosen.keys})
     given = chosen.settings.config
     if given is not None:
         config = config_in_h5(given.config) if chosen.into.names_layers else given.config
@@ -238,7 +238,7 @@ def _model(chosen: Chosen) -> Model:
             message = "without the model's configuration, the order of its layers is unknown"
         hints = _HINTS if chosen.into.has_object_graph else (*_HINTS, PLAIN)
         raise ConversionError(message, path=source.location.path, hints=hints)
-    texts = KerasFacts(version=version_told(config, facts.version or own.version), config=config)
+    texts = KerasFacts(version=version_of_config(config, facts.version or own.version), config=config)
     # Of how it is compiled another Keras would understand nothing.
     compiled = facts.training_config or (own.training_config if own.major == texts.major else None)
     texts = texts._replace(training_config=compiled, assets=facts.assets, contents=facts.contents)
@@ -295,7 +295,7 @@ def _laid(
         key for key in chosen.keys if key not in held and key not in idle and source.kinds.get(key) == "slot"
     ]
     if lost:
-        raise _without_place(chosen, len(lost), *_whose(chosen, model))
+        raise _without_place(chosen, len(lost), *_leftover_slots(chosen, model))
     for key in chosen.keys:
         if key in held:
             continue
@@ -310,7 +310,7 @@ def _laid(
             reason = reason_of_idle(model.optimizer.state.generation)
         chosen.dropped.append(Dropped(key, reason))
     _refuse_idle(chosen, model, placed)
-    _tell_scale(chosen, model, placed)
+    _note_scale(chosen, model, placed)
     moves = [_move(chosen, model, variable, name) for variable, name in placed]
     if graph is None:
         _refuse_unloadable(chosen, model.facts, moves)
@@ -331,11 +331,11 @@ def _refuse_unloadable(chosen: Chosen, facts: KerasFacts, moves: list[Move]) -> 
 def _refuse_idle(chosen: Chosen, model: Model, placed: list[Placed]) -> None:
     """Reject options about an optimizer if the target has no tensor for it."""
     given, optimizer = chosen.settings.given, model.optimizer
-    for option, said, variable in (
+    for option, given_value, variable in (
         ("--iterations", given.iterations, optimizer and optimizer.iteration),
         ("--learning-rate", given.learning_rate, optimizer and optimizer.rates.get(LEARNING_RATE)),
     ):
-        if said is not None and all(one is not variable for one, _ in placed):
+        if given_value is not None and all(one is not variable for one, _ in placed):
             message = f"{option} has no effect: {chosen.into.name} stores no such value for this model"
             hints: tuple[str, ...] = (
                 (
@@ -351,7 +351,7 @@ def _refuse_idle(chosen: Chosen, model: Model, placed: list[Placed]) -> None:
             raise ConversionError(message, path=chosen.source.location.path, hints=hints)
 
 
-def _tell_scale(chosen: Chosen, model: Model, placed: list[Placed]) -> None:
+def _note_scale(chosen: Chosen, model: Model, placed: list[Placed]) -> None:
     """Note a loss scale that no tensor of SRC holds."""
     scale = model.optimizer.scaling.get(LOSS_SCALE) if model.optimizer is not None else None
     if scale is not None and scale.value is not None and any(one is scale for one, _ in placed):
@@ -363,7 +363,7 @@ def _tell_scale(chosen: Chosen, model: Model, placed: list[Placed]) -> None:
 _SAVED_AFTER_A_STEP = "pass --like TEMPLATE, a file or checkpoint that the program saved after a step"
 
 
-def _whose(chosen: Chosen, model: Model) -> tuple[str, str, tuple[str, ...]]:
+def _leftover_slots(chosen: Chosen, model: Model) -> tuple[str, str, tuple[str, ...]]:
     """Return whose slots are left that no place was looked for, why, and hints."""
     if model.optimizer is not None:
         return "another optimizer", f"it stores only one optimizer, {titled(model.optimizer.state)}", ()
@@ -498,13 +498,13 @@ def _h5(chosen: Chosen, model: Model) -> KerasPlacement:
     # A Sequential of Keras 3 has its name before those of its layers.
     give_names(model.unit, model.unit.name if not suffix and model.unit.class_name == "Sequential" else "")
     variables, layers = h5_layout(model.unit, suffix)
-    told = model.facts
-    facts = told._replace(
-        config=config_in_h5(told.config),
-        training_config=told.training_config or training_in_h5(told.config, major),
+    model_facts = model.facts
+    facts = model_facts._replace(
+        config=config_in_h5(model_facts.config),
+        training_config=model_facts.training_config or training_in_h5(model_facts.config, major),
         layers=tuple(layers),
     )
-    state = _state_of(chosen, model, lambda state: state_in_h5.write(state, told))
+    state = _state_of(chosen, model, lambda state: state_in_h5.write(state, model_facts))
     if state is not None:
         named = [(f"{OPTIMIZER_WEIGHTS}/{name}", name + suffix) for _, name in state]
         facts = facts._replace(optimizer=WeightGroup(OPTIMIZER_WEIGHTS, tuple(named)))
@@ -558,8 +558,8 @@ def _weights(chosen: Chosen, model: Model) -> KerasPlacement:
         wanted = KERAS3
     version = {None: model.facts.version, KERAS2: KERAS_2, KERAS3: KERAS_3}[wanted]
     other = model._replace(facts=model.facts._replace(version=version))
-    told = model.facts.major == "3" or chosen.settings.config is not None
-    if model.optimizer is not None and not (wanted is None and told):
+    is_configured = model.facts.major == "3" or chosen.settings.config is not None
+    if model.optimizer is not None and not (wanted is None and is_configured):
         generation = KERAS3 if other.facts.major == "3" else KERAS2
         chosen.notes.append(_written_for(chosen, "optimizer state", generation))
     return _weights_of(chosen, other)

@@ -23,7 +23,7 @@ from formats.tf.graph.states import states_of
 from formats.torch import state as state_in_torch
 from formats.torch.facts import TorchFacts
 
-from ...select.view import Relaid
+from ...select.view import DerivedReader
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from formats.keras.training_state import TrainingState
     from formats.model.reader import FormatReader
 
-    from ..optimizers import Given
+    from ..optimizers import OptimizerOptions
 
 
 class Differing(NamedTuple):
@@ -43,7 +43,7 @@ class Differing(NamedTuple):
 class Side(NamedTuple):
     """A checkpoint: full names by key, the state of its optimizers, and the keys of the model's variables.
 
-    `variables` are in the model's order; None where no configuration was needed, or there are names alone.
+    `variables` are in the model's order; None if no configuration was needed, or there are names alone.
     """
 
     full_names: Mapping[str, str]
@@ -51,14 +51,16 @@ class Side(NamedTuple):
     variables: Sequence[str | None] | None = None
 
 
-def sides(source: FormatReader, template: FormatReader, given: Given) -> tuple[Side, Side] | Differing | None:
+def sides(
+    source: FormatReader, template: FormatReader, given: OptimizerOptions
+) -> tuple[Side, Side] | Differing | None:
     """Return both sides, or None if only a model would describe them, and one of them has none."""
     if source.format.is_tree != template.format.is_tree:
-        return _beside_tree(source, template, given)
+        return _tree_and_other(source, template, given)
     mine, theirs = states_of(source), states_of(template)
     if mine is not None and theirs is not None:
         return Side(source.full_names, mine), Side(template.full_names, theirs)
-    if not (_is_told(source) and _is_told(template)):
+    if not (_is_keras_or_tensorflow(source) and _is_keras_or_tensorflow(template)):
         return None
     own, others = (keras_facts(reader.proved_facts()).config for reader in (source, template))
     one, other = own or others, others or own
@@ -74,26 +76,30 @@ def sides(source: FormatReader, template: FormatReader, given: Given) -> tuple[S
     return _by_structure(source, mine, template, theirs, given)
 
 
-_UNTOLD = (
+_UNKNOWN_MODEL = (
     "without a model's configuration, a Keras file does not name the weights of its slots; "
     "use a .keras or .h5 file of the whole model"
 )
 
 
-def _beside_tree(
-    source: FormatReader, template: FormatReader, given: Given
+def _tree_and_other(
+    source: FormatReader, template: FormatReader, given: OptimizerOptions
 ) -> tuple[Side, Side] | Differing | None:
     """Return a tree with optax state, and a checkpoint of another library; otherwise None."""
     both = side_of(source, given), side_of(template, given)
     if both[0] is not None and both[1] is not None:
         return both[0], both[1]
-    untold = [reader for reader, side in zip((source, template), both, strict=True) if side is None]
-    return Differing(_UNTOLD) if any(each.format.family is Family.KERAS for each in untold) else None
+    without_side = [reader for reader, side in zip((source, template), both, strict=True) if side is None]
+    return (
+        Differing(_UNKNOWN_MODEL)
+        if any(each.format.family is Family.KERAS for each in without_side)
+        else None
+    )
 
 
-def side_of(reader: FormatReader, given: Given) -> Side | None:
+def side_of(reader: FormatReader, given: OptimizerOptions) -> Side | None:
     """Return a checkpoint with the optimizers that it describes itself, or None if it describes none."""
-    if isinstance(reader, Relaid):
+    if isinstance(reader, DerivedReader):
         return Side(reader.full_names, reader.states)
     if isinstance(reader.facts, TorchFacts):
         state = state_in_torch.read(reader)
@@ -101,7 +107,7 @@ def side_of(reader: FormatReader, given: Given) -> Side | None:
     if reader.format.is_tree:
         state = read_optax(reader, given.optimizer)
         return None if state is None else Side(reader.full_names, [state])
-    if not _is_told(reader):
+    if not _is_keras_or_tensorflow(reader):
         return None
     states, unit = states_of(reader), _unit_of(keras_facts(reader.proved_facts()).config)
     if states is not None:
@@ -119,7 +125,7 @@ def _unit_of(config: str | None) -> Unit | None:
     return None
 
 
-def _is_told(reader: FormatReader) -> bool:
+def _is_keras_or_tensorflow(reader: FormatReader) -> bool:
     return reader.format.family in (Family.KERAS, Family.TENSORFLOW)
 
 
@@ -137,7 +143,7 @@ def _by_structure(
     mine: Sequence[TrainingState] | None,
     template: FormatReader,
     theirs: Sequence[TrainingState] | None,
-    given: Given,
+    given: OptimizerOptions,
 ) -> tuple[Side, Side] | Differing | None:
     """Return both sides as their trees of objects tell; None if one has no tree."""
     trees = tree_of(source), tree_of(template)
@@ -171,7 +177,7 @@ def _walked(
     states: Sequence[TrainingState] | None,
     variables: Sequence[str],
     trained: Sequence[tuple[str, str]],
-    given: Given,
+    given: OptimizerOptions,
 ) -> Side:
     """Return a side whose variables the other one describes.
 
@@ -180,13 +186,15 @@ def _walked(
     if states is not None:
         return Side(reader.full_names, states, variables)
     unit = Unit(edges=[Edge(key, Variable(key, True, name, key)) for key, name in trained])
-    state = stored_state(reader, said=given.optimizer)
+    state = stored_state(reader, optimizer_name=given.optimizer)
     shapes = {key: spec.shape for key, spec in reader.specs.items()}
     found = [] if state is None else [owned(state, unit, shapes)]
     return Side(reader.full_names, found, variables)
 
 
-def _side(reader: FormatReader, unit: Unit, states: Sequence[TrainingState] | None, given: Given) -> Side:
+def _side(
+    reader: FormatReader, unit: Unit, states: Sequence[TrainingState] | None, given: OptimizerOptions
+) -> Side:
     if not knows(reader):
         return Side(reader.full_names, states or ())
     fill(unit, reader)
@@ -196,13 +204,15 @@ def _side(reader: FormatReader, unit: Unit, states: Sequence[TrainingState] | No
         return Side(reader.full_names, states, keys)
     give_names(unit)
     names = {variable.key: variable.full_name for variable in variables if variable.key is not None}
-    state = stored_state(reader, said=given.optimizer)
+    state = stored_state(reader, optimizer_name=given.optimizer)
     shapes = {key: spec.shape for key, spec in reader.specs.items()}
     found = [] if state is None else [owned(state, unit, shapes)]
     return Side({**names, **reader.full_names}, found, keys)
 
 
-def differing_optimizers(source: FormatReader, template: FormatReader, said: str | None = None) -> str | None:
+def differing_optimizers(
+    source: FormatReader, template: FormatReader, optimizer_name: str | None = None
+) -> str | None:
     """Return why the optimizers differ, apart from their names, or None if they do not.
 
     In .weights.h5 and .keras slots have numbers for names, which mean something else in another class. An
@@ -213,7 +223,10 @@ def differing_optimizers(source: FormatReader, template: FormatReader, said: str
         for reader in (source, template)
     ):
         return None
-    mine, theirs = stored_state(source, said=said), stored_state(template, said=said)
+    mine, theirs = (
+        stored_state(source, optimizer_name=optimizer_name),
+        stored_state(template, optimizer_name=optimizer_name),
+    )
     if mine is None or theirs is None or not mine.called or not theirs.called:
         side = "TEMPLATE" if mine is not None and mine.called else "SRC"
         return f"{side} does not store the class of its optimizer, so the meaning of its slots is unknown"

@@ -48,7 +48,7 @@ def test_a_graph_matches_itself_node_for_node(prefix):
     graph = stored(prefix)
     matching, target = match_graphs(graph, graph)
     assert dict(matching.bound) == {number: number for number in range(len(graph.nodes))}
-    assert not matching.slot_wishes
+    assert not matching.slot_requests
     assert not matching.waiting_slots
     assert not target.deferred
 
@@ -60,7 +60,7 @@ def test_a_part_is_matched_and_the_rest_waits():
     assert matching.bound == {0: 0, 2: 1, 6: 2, 13: 3}
     waiting = {(owner, name) for owner, name, _ in target.deferred}
     assert waiting == {(0, "iterator"), (0, "optimizer"), (0, "step"), (0, "save_counter"), (2, "kernel")}
-    assert set(matching.slot_wishes) == {12}  # the kernel's m and v
+    assert set(matching.slot_requests) == {12}  # the kernel's m and v
     assert set(matching.waiting_slots) == {3}  # the bias's, until an optimizer comes
 
 

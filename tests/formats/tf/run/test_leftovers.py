@@ -149,12 +149,12 @@ def test_staging_sets_aside_and_puts_back(tmp_path: Path) -> None:
     prefix = bundle_at(tmp_path / "ckpt-1")
     before = sorted(os.listdir(tmp_path))
     staging = Staging(parse_location(prefix))
-    staging.set_aside(before)
+    staging.move_old_aside(before)
     assert [name for name in os.listdir(tmp_path) if "_temp_" not in name] == []
     staging.remove()
     assert sorted(os.listdir(tmp_path)) == before
     staging = Staging(parse_location(prefix))
-    staging.set_aside(before)
-    staging.forget_aside()
+    staging.move_old_aside(before)
+    staging.discard_old_set()
     staging.remove()
     assert os.listdir(tmp_path) == []
