@@ -16,14 +16,14 @@ if TYPE_CHECKING:
     from types import ModuleType
     from typing import NoReturn
 
-__all__ = ["FindFormatsBeside", "check", "install"]
+__all__ = ["FindOtherFormats", "check", "install"]
 
 _CANNOT = 3  # as in ckpt_cli.__main__
 
 _BESIDE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 
-class FindFormatsBeside:
+class FindOtherFormats:
     """Finds the module `formats` next to `ckpt_cli`, and leaves every other module to the other finders."""
 
     @staticmethod
@@ -83,5 +83,5 @@ def install() -> None:
             if os.environ.get("CKPT_DEBUG") or not _is_the_command():
                 raise
             _end(error)
-    if FindFormatsBeside not in sys.meta_path:
-        sys.meta_path.insert(0, FindFormatsBeside)
+    if FindOtherFormats not in sys.meta_path:
+        sys.meta_path.insert(0, FindOtherFormats)

@@ -54,7 +54,7 @@ class KeyChanges(NamedTuple):
 
         names = self.names() if layout is None else NO_NAMES
         if names.has_operations:
-            raise names.refused("but only convert, diff and extract support them")
+            raise names.operations_error("but only convert, diff and extract support them")
         try:
             return Rules.make(self.subs, self.strip_prefix, self.add_prefix, names)
         except ValueError as error:

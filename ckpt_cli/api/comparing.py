@@ -131,8 +131,8 @@ def _names(left: FormatReader, right: FormatReader, changed: Renamed | None) -> 
     names = {keys.get(key, key): name for key, name in labels(left, "object-path", changed).items()}
     theirs = labels(right, "object-path")
     # Optimizers number their slots: where one number is two slots, neither name is right for both.
-    unlike = {key: plain_key(key) for key, name in theirs.items() if names.get(key, name) != name}
-    return {**names, **theirs, **unlike}
+    new_names = {key: plain_key(key) for key, name in theirs.items() if names.get(key, name) != name}
+    return {**names, **theirs, **new_names}
 
 
 def _note_missing(readers: Iterable[FormatReader], reporter: Reporter) -> None:
@@ -187,9 +187,9 @@ def _unlike(left: FormatReader, right: FormatReader) -> UnequalPairs | None:
     """Return what may differ, where both sides are so large that it is worth to go through their indexes."""
     if not (left.is_long and right.is_long):
         return None
-    from ..operations.compare.index_difference import unlike  # which needs numpy
+    from ..operations.compare.index_difference import unequal_pairs  # which needs numpy
 
-    return unlike(left, right)
+    return unequal_pairs(left, right)
 
 
 def _nbytes(right: FormatReader, pairs: list[KeyPair]) -> int:

@@ -15,7 +15,7 @@ from ..operations.reporting import kept, opened
 from ..operations.select.arguments import checkpoints_below
 from ..operations.select.columns import order_by, sortable
 from ..operations.select.selection import Selection, choose
-from ..operations.select.unread import left_alone
+from ..operations.select.unread import unread_note
 from .calls import choice, collecting, lent, location, public, selection
 from .rules import CHOOSING_RULES, SHARING_RULES, OptionError, excludes
 from .tables import ResultTable, Several
@@ -124,7 +124,7 @@ def _all_stats(
     reporter: Reporter,
 ) -> Iterator[TensorStats]:
     """Yield the statistics of tensors, in the order of the checkpoint."""
-    unread = left_alone(reader, chosen)
+    unread = unread_note(reader, chosen)
     if unread is not None:  # --fail-on would otherwise find nothing
         (reporter.warning if options.fail_on else reporter.note)(f"{reader.location.path}: {unread}")
     keys = [key for key in chosen if _has_numbers(reader, key)]

@@ -13,7 +13,7 @@ from formats.store.work.workers import can_fork
 
 from ..operations.convert.origin import compare_origin, preferred_of
 from ..operations.look.contract import Contract
-from ..operations.look.verify import Result, expand, hold, verify_one
+from ..operations.look.verify import Result, check_contract, expand, verify_one
 from ..operations.reporting import opened
 from .calls import collecting, format_id, lent, location, public
 from .changing import key_changes
@@ -84,7 +84,7 @@ def verify_each(
 ) -> list[Result]:
     """Verify the checkpoints at some paths, each once, and continue after findings."""
     places = _places(paths, options, workers.jobs, reporter)
-    known = _of_small_ones(places, workers, reporter)
+    known = _verify_small(places, workers, reporter)
     found = [
         _verify(place, options, workers, reporter, known.get(number)) for number, place in enumerate(places)
     ]
@@ -93,7 +93,7 @@ def verify_each(
     return [result._replace(findings=by_cause(result.findings)) for result in found]
 
 
-def _of_small_ones(
+def _verify_small(
     places: Sequence[CheckpointLocation | Result], workers: Workers, reporter: Reporter
 ) -> dict[int, Result]:
     """Return the results of small checkpoints by their numbers, if they are many: processes share them."""
@@ -178,7 +178,7 @@ def _verify(
     for contract in (*locks, *options.contracts):
         before = len(result.findings)
         with reporter.progress(total, f"{place.name} against {contract.path}") as advance:
-            result = hold(result, place, contract, workers, advance)
+            result = check_contract(result, place, contract, workers, advance)
         if result.ok and len(result.findings) == before and contract.remark:
             reporter.note(f"{result.path}: {contract.remark}")
     if not is_sound:

@@ -1,9 +1,9 @@
 """The common frame of commands and functions that write: carry out a plan, and report the result.
 
-    job     a plan, and what carries it out or rehearses that
-    how     what the options say of it
+        Job     a plan, the function that carries it out, and how
+    How     the options: workers, overwrite, dry run, verification
 
-A dry run goes the same way as a real one, to the point where the first byte would be written.
+A dry run does the same work as a real one, up to the first byte that would be written.
 """
 
 from __future__ import annotations
@@ -93,15 +93,15 @@ class How(NamedTuple):
 
     @property
     def proved(self) -> str:
-        """How it is proved in the end: what was written is, so a dry run is not."""
+        """How the result is verified; a dry run writes nothing to verify."""
         return NONE if self.dry_run else self.proof
 
 
 class Job(NamedTuple):
     """A plan that is ready to be carried out.
 
-    The bar of progress has a label, DST's name where none is given, and the bytes of the plan as its length,
-    unless so many others are read.
+    The progress bar has `label` (default: DST's name) and `nbytes` as its length (default: the bytes of the
+    plan).
     """
 
     plan: Plan
@@ -154,13 +154,13 @@ def carry_out(job: Job, reporter: Reporter) -> Written:
 
 
 def note_cast(plan: Plan, cast: DType | None, reporter: Reporter) -> None:
-    """Say where --cast found nothing to do, and nothing is of that dtype anyway."""
+    """Note that --cast had nothing to convert, unless a tensor already has that dtype."""
     if cast is not None and all(move.spec.dtype is not cast for move in plan.moves):
         reporter.note(f"--cast {cast} has no effect, because there are no floating-point tensors")
 
 
 def report_dropped(dropped: Sequence[Dropped], reporter: Reporter) -> None:
-    """Note what was left out, a line a reason."""
+    """Note the tensors that were left out, in one line per reason."""
     keys: dict[str, list[str]] = {}
     for one in dropped:
         keys.setdefault(one.reason, []).append(one.key)
@@ -179,7 +179,7 @@ def _named(keys: Sequence[str]) -> str:
 
 
 def verify_choice(verify: str | None, *, no_verify: bool) -> str | None:
-    """Return how the arguments of a function have a target proved; OptionError for another word."""
+    """Return how to verify a target, by the arguments of a function; OptionError for another word."""
     from .calls import choice
 
     if verify is not None:

@@ -177,7 +177,7 @@ def _filled(template: str, paths: Sequence[str]) -> str:
 
 
 def hints_for(error: Exception, words: Sequence[str]) -> tuple[str, ...]:
-    """Return what helps with the error of a command line, where a guess is likely what led to it."""
+    """Return hints for the error of a command line that is probably a wrong guess."""
     found: tuple[str, ...] = getattr(error, "hints", ()) if isinstance(error, NoCommandError) else ()
     for kind, guess in _GUESSES:
         if isinstance(error, kind):
@@ -249,7 +249,7 @@ def without(name: str, words: list[str]) -> tuple[list[str], list[str]]:
 
 
 def _of_value(error: click.BadParameter, words: list[str]) -> Iterator[str]:
-    """Yield the command line with a number where an option that wants one took a path."""
+    """Yield the command line with a number inserted after an option that took a path as its number."""
     param = error.param
     if not isinstance(param, click.Option) or not isinstance(param.type, click.IntRange):
         return

@@ -16,7 +16,7 @@ _ADVICE = re.compile(r"(to [^,:;]*, )?(?:pass|use|add) ")
 """A hint to give the same command other options, rather than to run another one."""
 
 
-def that_help(hints: Sequence[str], words: Sequence[str], group: click.Group) -> tuple[str, ...]:
+def usable_hints(hints: Sequence[str], words: Sequence[str], group: click.Group) -> tuple[str, ...]:
     """Return the hints that the command line of an error can follow.
 
     A hint whose command is the one that has just failed is left out; --resume is run again.

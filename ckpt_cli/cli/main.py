@@ -301,7 +301,7 @@ def _report(error: Exception, words: list[str]) -> int:
 
     from ..operations.select.selection import NothingSelectedError
     from .guesses import hints_for
-    from .hints import that_help
+    from .hints import usable_hints
 
     hints = hints_for(error, words)
     if isinstance(error, click.ClickException):
@@ -320,7 +320,7 @@ def _report(error: Exception, words: list[str]) -> int:
         place = error.filename or ("standard output" if error.errno in _FULL else None)
         message, code = (error.strerror or str(error)).lower(), CANNOT
         message = message if place is None else f"{place}: {message}"
-    _complain(message, that_help(hints, words, cli), getattr(error, "facts", ()))
+    _complain(message, usable_hints(hints, words, cli), getattr(error, "facts", ()))
     return code
 
 

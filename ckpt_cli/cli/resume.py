@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 _WHOLE_URL = "replace *** with the hidden part of the URL, which may be secret"
 
 
-def wish_to_resume(context: click.Context) -> Resume:
-    """Return the wish of a command line with --resume."""
+def parse_resume(context: click.Context) -> Resume:
+    """Return what a command line with --resume requests."""
     given = values_given(context)
     options = {name: _option_text(value) for name, value in given.items() if name not in WITHOUT_EFFECT}
     return Resume(options)
@@ -55,7 +55,7 @@ def resume_hint(context: click.Context, resume: Resume | None) -> Iterator[None]
 
 
 def _same_command(context: click.Context) -> list[str]:
-    """Return the command line as it was given, last; before it what to do about what was cut out of URLs."""
+    """Return the command line as it was given; a line before it says how to restore secrets of URLs."""
     words = [_public(word) for word in context.find_root().obj or ()]
     about = [_WHOLE_URL] if any("://***" in word for word in words) else []
     return [*about, command_line(*words)]

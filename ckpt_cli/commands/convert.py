@@ -41,7 +41,7 @@ from ..cli.options import (
     verify_options,
     writing_of,
 )
-from ..cli.resume import resume_hint, wish_to_resume
+from ..cli.resume import parse_resume, resume_hint
 from ..memory import return_freed_blocks
 from ..operations.convert.optimizers import GENERATIONS, OptimizerOptions, known_optimizer
 from ..render import base as render
@@ -210,7 +210,7 @@ def command(source: Location, target: Location, **options: Any) -> int:
     if source.store.scheme:
         return_freed_blocks()
     context = click.get_current_context()
-    resume = wish_to_resume(context) if options["resume"] else None
+    resume = parse_resume(context) if options["resume"] else None
     parsed = _parsed(options, resume)
     with resume_hint(context, resume):
         if options["each"]:

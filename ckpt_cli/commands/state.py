@@ -75,11 +75,11 @@ def command(directory: Location, *, as_json: bool, dry_run: bool, **wishes: Any)
       ckpt state --keep 3 -n run/       what would be deleted
     """
     run = Run(directory)
-    wish = RequestedChanges(**wishes)
-    if wish == RequestedChanges():
+    request = RequestedChanges(**wishes)
+    if request == RequestedChanges():
         return _show(run, as_json=as_json)
-    plan = make_plan(run, wish)
-    if wish.fix and run.is_in_store:
+    plan = make_plan(run, request)
+    if request.fix and run.is_in_store:
         render.note(_PARTS)
     for text in plan.warnings:
         render.warning(text)

@@ -12,7 +12,7 @@ from ..core.dtypes import BY_NAME, DType, unmapped
 
 
 class TensorType(NamedTuple):
-    """A type: of so many elements each block has so many bytes."""
+    """A type: the elements and the bytes of a block."""
 
     name: str
     block: int

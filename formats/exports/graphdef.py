@@ -24,7 +24,7 @@ from .cursor import BrokenFileError, FileWindow
 from .graphdef_nodes import StoredNode, graph_nodes
 from .message_ranges import MessageFile, MessageRange, WireField, signed
 from .reader import ExportReader, ModelFacts, StoredWeight, one_range
-from .tensors import RefusedTensor, StoredTensor
+from .tensors import RejectedTensor, StoredTensor
 from .typed_fields import Encoding, StringsTensor, TypedTensor
 
 if TYPE_CHECKING:
@@ -181,7 +181,7 @@ def _place(span: MessageRange) -> tuple[int, int]:
 
 
 def _refused(spec: TensorSpec, data: StoredRanges, path: str) -> LazyTensor:  # noqa: ARG001  as its siblings
-    return RefusedTensor(spec, _EXPANDS, path)
+    return RejectedTensor(spec, _EXPANDS, path)
 
 
 def reader_of_content(dtype: DType) -> type[StoredTensor] | partial[LazyTensor]:

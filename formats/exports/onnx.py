@@ -30,7 +30,7 @@ from .onnx_constants import CONSTANT, constant
 from .onnx_nodes import onnx_nodes
 from .reader import ExportReader, ModelFacts, StoredWeight, one_range
 from .sparse import SparseTensor
-from .tensors import DecodedTensor, RefusedTensor, StoredTensor, UnavailableTensor
+from .tensors import DecodedTensor, RejectedTensor, StoredTensor, UnavailableTensor
 from .typed_fields import Encoding, StringsTensor, TypedTensor
 
 if TYPE_CHECKING:
@@ -340,7 +340,7 @@ _EXPANDS = "many times as large as what is stored of it, more than is supported"
 
 
 def _too_large(spec: TensorSpec, data: StoredRanges, path: str) -> LazyTensor:  # noqa: ARG001  as its siblings
-    return RefusedTensor(spec, _EXPANDS, path)
+    return RejectedTensor(spec, _EXPANDS, path)
 
 
 def reader_of(spec: TensorSpec) -> Any:

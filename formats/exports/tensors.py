@@ -129,7 +129,7 @@ class DecodedTensor(LazyTensor):
         yield from stored_chunks(self._values, 0, nbytes, itemsize, max_bytes)  # type: ignore[arg-type]
 
 
-class RefusedTensor(LazyTensor):
+class RejectedTensor(LazyTensor):
     """A tensor that is listed, and whose values cannot be read for a reason that is known."""
 
     def __init__(self, spec: TensorSpec, why: str, path: str) -> None:

@@ -43,7 +43,7 @@ _SKELETON = "skeleton"
 """The staged file that repeats the structure after another process has begun to fill the first."""
 
 MOST_COMPONENTS = 1000
-"""Groups within groups that are written; one that holds much less is no longer read here."""
+"""The deepest nesting of groups that is written."""
 
 MOST_DIMENSIONS = 32
 """Of a dataset: H5S_MAX_RANK of HDF5's H5Spublic.h."""
@@ -183,7 +183,7 @@ class H5Writer(FormatWriter):
         return True
 
     def _between_values(self, size: int) -> Iterator[tuple[int, int]]:
-        """Yield what holds no values, in pieces: where each begins and ends."""
+        """Yield the ranges of the file without values, in pieces."""
         places = sorted((self._offsets.get(key, 0), spec.nbytes or 0) for key, spec in self.specs.items())
         at = 0
         for offset, nbytes in [*places, (size, 0)]:
@@ -217,7 +217,7 @@ class H5Writer(FormatWriter):
 
 
 def _plain(error: OSError | RuntimeError) -> OSError:
-    """Return what a failing write said, without the library's many lines about itself.
+    """Return the error of a failed write, without the library's own stack.
 
     An error while a file is closed is a RuntimeError with the number in its text.
     """

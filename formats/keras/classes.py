@@ -305,7 +305,7 @@ class _ClassFinder:
         lists = set(self._children[node]) - set(own)
         fits = [fit for fit in fits if lists & set(LAYERS[fit.class_name].lists)] or fits
         fits = self._named_so(own, [*fits, *self._variants(fits)])
-        fits = [fit for fit in fits if not self._is_no_einsum(fit, shapes, lists)]
+        fits = [fit for fit in fits if not self._is_not_einsum(fit, shapes, lists)]
         if not fits:
             some = ", ".join(f"{edge} {list(shape)}" for edge, shape in shapes.items())
             return f"no Keras layer has weights with these names and sizes: {some:.200}"
@@ -346,7 +346,7 @@ class _ClassFinder:
         class_name = _BY_OWN_NAME.get(re.sub(r"_\d+$", "", called[0])) if called else None
         return [fit for fit in fits if fit.class_name == class_name] or fits
 
-    def _is_no_einsum(self, fit: _Fit, shapes: Mapping[str, Shape], lists: set[str]) -> bool:
+    def _is_not_einsum(self, fit: _Fit, shapes: Mapping[str, Shape], lists: set[str]) -> bool:
         """Whether what could be an EinsumDense is none, or one that is laid out as a Dense is.
 
         In Keras 2 it has lists next to its weights. If two axes differ, a bias with the size of the last one

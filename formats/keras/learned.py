@@ -45,7 +45,7 @@ def learned_in(config: str | None) -> list[Learned]:
 
 
 def differing(own: list[Learned], other: list[Learned]) -> Learned | None:
-    """Return what one model has learned and another has not, or not the same; None if it has all.
+    """Return the first learned setting of one model that another lacks or has with another value, or None.
 
     Layers are paired by name, and the others by order: Keras numbers the names within a process.
     """
@@ -60,7 +60,7 @@ def differing(own: list[Learned], other: list[Learned]) -> Learned | None:
 
 
 def unknown_to(own: list[Learned], other: list[Learned]) -> list[Learned]:
-    """Return what another model has learned and this one does not mention."""
+    """Return the learned settings of another model that this one does not mention."""
     mine = {(each.layer, each.setting) for each in own}
     theirs = {(each.layer, each.setting) for each in other}
     spare = len(mine - theirs)

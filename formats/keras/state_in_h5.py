@@ -40,7 +40,7 @@ def read(source: FormatReader, configured: Told) -> TrainingState | None:
         return from_list(KERAS2, name, {ITERATIONS: keys[0]}, keys)._replace(
             names=names | {LEARNING_RATE: LEARNING_RATE}, values=rates_in((LEARNING_RATE,), settings)
         )
-    if first == "iter" or first.endswith("/iter"):  # the former where a program looked at it before training
+    if first == "iter" or first.endswith("/iter"):  # "iter" if a program read it before training
         name = first.removesuffix("iter").removesuffix("/").rpartition("/")[2] or called or ""
         numbers = {ITERATIONS: keys[0]}
         if len(keys) > 1 and names[keys[1]].rpartition("/")[2] == "momentum_cache":

@@ -107,13 +107,13 @@ class ObjectTree:
 
     root: StoredObject
     models: list[StoredObject]
-    """The objects that can be the model; the last one is the root, which is it if no other is."""
+    """The objects that can be the model; the root is the last of them."""
 
     trained: tuple[str, ...] = ()
     """The keys of the trained variables in the model's order, if an optimizer lists them so."""
 
     strays: Mapping[str, StoredVariable] = field(default_factory=dict)
-    """Variables that no edge of the model leads to, by what their slots are called after."""
+    """Variables that no edge of the model leads to, by the name that their slots begin with."""
 
     is_of_program: bool = False
     """Whether names are the attributes of the program, as in an object graph."""
@@ -126,7 +126,7 @@ Pairs = list[tuple[StoredVariable, StoredVariable]]
 
 
 def kind_of(leaf: StoredVariable) -> tuple[object, ...]:
-    """Return what two variables have to agree in: a conversion may change the dtype within its family."""
+    """Return the shape and the dtype family, which paired variables must share."""
     return leaf.shape, leaf.family
 
 
@@ -173,7 +173,7 @@ class _GraphTree:
         self._nodes: dict[int, StoredObject] = {}
 
     def _lists(self) -> tuple[tuple[str, ...], dict[str, str]]:
-        """Return the trained variables in their order, and what slots are called after, by the variable."""
+        """Return the trained variables in their order, and by variable the name that its slots begin with."""
         reader = self._reader
         assert reader.object_graph is not None
         states = training_states(reader.object_graph, reader.specs, reader.full_names)

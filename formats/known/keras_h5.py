@@ -66,7 +66,7 @@ class KerasH5Reader(KerasFileReader):
     """A Keras HDF5 file, of weights or of a model with its optimizer."""
 
     def __init__(self, probe: Probe, *, lenient: bool, called: Mapping[str, str] | None = None) -> None:
-        """Open a file; `called` names the datasets in the place of layers, by their paths."""
+        """Open a file; `called` has the full names of datasets that are not in a layer, by their paths."""
         facts = probe.ask(h5_facts)
         assert facts is not None
         assert facts.model_group is not None
@@ -127,7 +127,7 @@ class KerasH5Reader(KerasFileReader):
         self._layers = {layer: WeightGroup(layer, tuple(found)) for layer, found in held.items()}
 
     def _add_bare(self, paths: list[str], base: str) -> None:
-        """Add the datasets in the place of layers."""
+        """Add the datasets that `layer_names` lists as if they were layers."""
         names = [self._called.get(path.removesuffix(":0"), path) for path in paths]
         keys = weight_keys([Weight("", name, base + path) for name, path in zip(names, paths, strict=True)])
         for key, path in zip(keys, paths, strict=True):

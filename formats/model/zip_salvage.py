@@ -24,7 +24,7 @@ def mended_zip(probe: Probe) -> Archive | None:
 
 
 def read_zip_remains(probe: Probe, finding: Finding, format: Format) -> FormatReader | None:  # noqa: A002  the word of the field
-    """Return a reader of a format's members; None where these are another's.
+    """Return a reader of the members, or None if they are of another format.
 
     The error that prevented opening the file is a finding of the reader, unless all members are there.
     """

@@ -41,7 +41,7 @@ from .facts import TorchFacts
 from .keys import escaped
 from .kinds import kinds_of
 from .objects import Storage, View, view_of_all
-from .pickle import RefusedGlobalError
+from .pickle import RejectedGlobalError
 from .storages import LONGEST_PICKLE, ZipContainer, pickle_of
 from .views import TorchTensor, readable_spec, stored_spec, view_flaw
 
@@ -61,7 +61,7 @@ if TYPE_CHECKING:
 
 
 class DcpReader(FormatReader):
-    """Chunks in several files, and what says which there are."""
+    """Chunks in several files, and the `.metadata` that lists them."""
 
     lists_all = True  # .metadata names all tensors, or is rejected
 
@@ -105,7 +105,7 @@ class DcpReader(FormatReader):
             data = whole(file)
         try:
             return decode(data)
-        except RefusedGlobalError as error:
+        except RejectedGlobalError as error:
             message = f"loading this file would run {error.name!r:.200}, which the pickle calls"
             raise UnsupportedFeatureError(message, path=self._path, code=REFUSED) from error
         except NotReadError as error:
@@ -184,7 +184,7 @@ class DcpReader(FormatReader):
                 yield from self._verified(key)
 
     def _verified(self, key: str) -> Iterator[Verification]:
-        """Go through all that is stored of a tensor, chunk by chunk, and on after what is found."""
+        """Check everything that is stored of a tensor, chunk by chunk; continue after findings."""
         found: list[Finding] = []
         for part in self.tensor(key).parts:
             try:
@@ -211,7 +211,7 @@ def regions_of(described: Described) -> list[Region]:
 
 
 def _flaw(described: Described) -> str | None:
-    """Return what is wrong with the chunks of a tensor, which cover it, and each element once."""
+    """Return why the chunks of a tensor do not cover each element exactly once, or None."""
     try:
         flaw = tiling_flaw(regions_of(described), described.shape)
     except ValueError as error:

@@ -49,7 +49,7 @@ _LONGEST_NUMBER = 255
 """Bytes of a global's module and name, and of an integer."""
 
 
-class RefusedGlobalError(ValueError):
+class RejectedGlobalError(ValueError):
     """A pickle names what is not on the list of what may be in it."""
 
     def __init__(self, name: str) -> None:
@@ -257,7 +257,7 @@ class Machine:
         wanted = f"{_RENAMED.get(module, module)}.{name}"
         found = self._globals.get(wanted)
         if found is None:
-            raise RefusedGlobalError(wanted)
+            raise RejectedGlobalError(wanted)
         self.push(found)
 
     def named_on_stack(self) -> None:

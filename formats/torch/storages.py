@@ -24,7 +24,7 @@ from ..core.chunks import PIECE
 from ..errors import REFUSED, CorruptCheckpointError, UnsupportedFeatureError
 from ..store.archive.reader import Cursor
 from .objects import GLOBALS, Storage, storage_of
-from .pickle import Machine, RefusedGlobalError
+from .pickle import Machine, RejectedGlobalError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -106,13 +106,13 @@ class Container(ABC):
         """Return the result of a pickle at offset `begin` of the file."""
         try:
             return machine.run()
-        except RefusedGlobalError as error:
-            raise self._refused(error.name, machine.data) from error
+        except RejectedGlobalError as error:
+            raise self._rejection(error.name, machine.data) from error
         except ValueError as error:
             message, offset = f"the pickle cannot be read: {error}", self.file.where(begin + machine.at)
             raise CorruptCheckpointError(message, path=self.path, offset=offset, code="header") from error
 
-    def _refused(self, name: str, data: bytes) -> UnsupportedFeatureError:
+    def _rejection(self, name: str, data: bytes) -> UnsupportedFeatureError:
         """Return the error for a file with a name that is not part of a state dict."""
         is_module = all(field in data for field in _MODULE_FIELDS)
         what = (

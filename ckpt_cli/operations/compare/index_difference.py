@@ -34,10 +34,10 @@ class UnequalPairs(NamedTuple):
     same: int
 
 
-def unlike(left: FormatReader, right: FormatReader) -> UnequalPairs | None:
-    """Return what may differ; None if a side is not listed with its checksums.
+def unequal_pairs(left: FormatReader, right: FormatReader) -> UnequalPairs | None:
+    """Return the pairs that may differ; None if a side is not listed with its checksums.
 
-    Raises what listing them raises.
+    Raises the errors of listing.
     """
     numbers: dict[TensorSpec, int] = {}
     one, other = _Side(left.columns(), numbers), _Side(right.columns(), numbers)
@@ -46,7 +46,7 @@ def unlike(left: FormatReader, right: FormatReader) -> UnequalPairs | None:
     while one.has_more() and other.has_more():
         count = min(together, len(one.keys) - one.at, len(other.keys) - other.at)
         keys = one.keys[one.at : one.at + count]
-        common = _in_common(keys, other.keys[other.at : other.at + count])
+        common = _common_prefix(keys, other.keys[other.at : other.at + count])
         alike = one.is_like(other, common)
         same += int(alike.sum())
         pairs += [KeyPair(keys[at], keys[at], keys[at]) for at in np.flatnonzero(~alike).tolist()]
@@ -62,7 +62,7 @@ def unlike(left: FormatReader, right: FormatReader) -> UnequalPairs | None:
         pairs.append(_removed(one.take()))
     while other.has_more():
         pairs.append(_added(other.take()))
-    return UnequalPairs(pairs, same) if one.tells and other.tells else None
+    return UnequalPairs(pairs, same) if one.has_checksums and other.has_checksums else None
 
 
 def _removed(key: str) -> KeyPair:
@@ -73,8 +73,8 @@ def _added(key: str) -> KeyPair:
     return KeyPair(key, None, key)
 
 
-def _in_common(one: list[str], other: list[str]) -> int:
-    """Return how many keys two lists of one length begin with alike."""
+def _common_prefix(one: list[str], other: list[str]) -> int:
+    """Return the number of equal keys at the beginning of two lists of the same length."""
     if one == other:
         return len(one)
     return next(at for at, keys in enumerate(zip(one, other, strict=True)) if keys[0] != keys[1])
@@ -83,8 +83,8 @@ def _in_common(one: list[str], other: list[str]) -> int:
 class _Side:
     """One side: the current part of its columns, and the position in it.
 
-    It `tells` something as long as its columns include checksums; otherwise it has ended. `numbers` are those
-    of specs, on both sides: there may be as many specs as tensors.
+    It ends early if its columns lack checksums (`has_checksums` is False). `numbers` has the number of each
+    spec, shared by both sides: there may be as many specs as tensors.
     """
 
     def __init__(self, parts: Iterator[SpecColumns], numbers: dict[TensorSpec, int]) -> None:
@@ -93,19 +93,19 @@ class _Side:
         self._known: list[int] = []
         self.keys: list[str] = []
         self.at = 0
-        self.tells = True
+        self.has_checksums = True
 
     def has_more(self) -> bool:
         """Whether there is another tensor; moves on to the next part at the end of this one."""
-        while self.tells and self.at == len(self.keys):
+        while self.has_checksums and self.at == len(self.keys):
             part = next(self._parts, None)
             if part is None:
                 return False
-            self.keys, self.at, self.tells = part.keys, 0, part.checksums is not None
+            self.keys, self.at, self.has_checksums = part.keys, 0, part.checksums is not None
             self._known += map(self._number_of, part.specs[len(self._known) :])
             self._numbers = np.array([self._known[number] for number in part.numbers], np.int64)
-            self._sums = np.array(part.checksums if self.tells else (), np.int64)
-        return self.tells
+            self._sums = np.array(part.checksums if self.has_checksums else (), np.int64)
+        return self.has_checksums
 
     def take(self) -> str:
         """Step over a tensor, and return its key."""

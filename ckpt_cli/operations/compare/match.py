@@ -174,7 +174,7 @@ class _Program(GraphTarget):
         self.counter = len(graph.nodes)
         self.read = read
         self.made: dict[tuple[int, int, str], int] = {}
-        self.refused: list[str] = []
+        self.rejected: list[str] = []
         self._specs = specs
         self._resolve = KeyResolver(specs)
         self._edge_names: dict[int, set[str]] = {}
@@ -195,9 +195,9 @@ class _Program(GraphTarget):
             edges = self._edge_names[optimizer] = {edge for edge, _ in self.graph.children(optimizer)}
         if self.graph.nodes[optimizer].slot_variables or {"iter", "decay"} <= edges:
             return self.made.setdefault((optimizer, variable, name), self.counter + 1 + len(self.made))
-        if "_iterations" in edges and "_trainable_variables" not in edges and not self.refused:
+        if "_iterations" in edges and "_trainable_variables" not in edges and not self.rejected:
             path = self.graph.paths.get(optimizer, "")
-            self.refused.append(
+            self.rejected.append(
                 f"{path!r} is an optimizer of Keras 2.11 or later, which rejects slots of legacy optimizers"
             )
         return None
@@ -289,7 +289,7 @@ def match_objects(
         for attribute in graph.nodes[number].attributes:
             places = program.attribute(partner, attribute.name)
             _give(fate, attribute, places, [specs[key] for key in resolve(attribute.checkpoint_key)])
-    fate.failures += program.refused
+    fate.failures += program.rejected
     partners = set(matching.bound.values())
     live = list(program.live())
     existing = not fate.fails and all(number in partners for number, _ in live)

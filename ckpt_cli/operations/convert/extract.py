@@ -156,7 +156,7 @@ def plan_extract(
             )
             continue
         if reason:
-            raise _refused(reader, tensor.spec, reason, is_only=len(parts_of) == 1)
+            raise _rejection(reader, tensor.spec, reason, is_only=len(parts_of) == 1)
         name = names[part.key] + (part.text or "" if parts_of[part.key] > 1 else "")
         stored = tensor.spec.stored if tensor.spec.dtype.is_unmapped else None
         spec = tensor.spec.plain._replace(key=name, dtype=_cast(tensor.spec, cast), stored=stored)
@@ -193,7 +193,9 @@ def _misfit(spec: TensorSpec, cast: DType | None, output: Output) -> str | None:
     return None if output.holds(dtype) else f"{output.name} cannot store {dtype} tensors"
 
 
-def _refused(reader: FormatReader, spec: TensorSpec, reason: str, *, is_only: bool) -> UnsupportedDtypeError:
+def _rejection(
+    reader: FormatReader, spec: TensorSpec, reason: str, *, is_only: bool
+) -> UnsupportedDtypeError:
     castable = spec.dtype.is_floating or spec.dtype.name in _SMALL_INTEGERS
     *cast, leaving_out = cast_or_leave_out(spec.key, castable=castable)
     seeing = f"to see this tensor: {command_line('show', spelling(reader.location), spec.key)}"

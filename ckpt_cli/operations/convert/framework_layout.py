@@ -37,10 +37,10 @@ from .following_slots import follow_weights
 from .framework_optimizer import (
     WEIGHTS_ONLY,
     ModelWeights,
-    as_in,
     chosen_optimizer,
     follow,
     optimizer_for_keras,
+    under_keys_of,
 )
 from .framework_optimizer import ReturnedWeights as Trained
 from .hub.back import way_back
@@ -623,7 +623,7 @@ def _to_tensorflow(reader: FormatReader, keys: Sequence[str], layout: FrameworkL
         relations, optimizer = [*relations, *returned.relations], returned.optimizer
         notes += returned.notes
     if layout.like is not None:
-        relations, constants = as_in(layout.like, facts, model.unit, relations, optimizer)
+        relations, constants = under_keys_of(layout.like, facts, model.unit, relations, optimizer)
     laid = DerivedReader(reader, relations, constants, of_keras=True)
     return LayoutResult(laid, names, tuple(dropped), tuple(notes), optimizer=optimizer)
 

@@ -348,7 +348,7 @@ def _check_parameters(
 # As another checkpoint has it --------------------------------------------------------------
 
 
-def as_in(
+def under_keys_of(
     like: FormatReader,
     config: KerasFacts,
     model: Unit,

@@ -105,13 +105,13 @@ class Shares:
 
     def notes(self, plan: Plan, *, dry_run: bool = False) -> list[str]:
         """Return what a person should know of it."""
-        refused = [path for path, file in self._files.items() if not file.is_taken]
+        unshared = [path for path, file in self._files.items() if not file.is_taken]
         taken = {path: file for path, file in self._files.items() if file.is_taken}
         (copied, new), (stay, old) = zip(self._counts, self._sizes, strict=True)
         notes = []
-        if refused:
-            why = self._files[refused[0]].transfers.refusal
-            notes.append(f"copied {_named(refused)}, which cannot be shared: {why}")
+        if unshared:
+            why = self._files[unshared[0]].transfers.refusal
+            notes.append(f"copied {_named(unshared)}, which cannot be shared: {why}")
         elif not taken:
             notes.append(f"nothing is shared, so everything is copied: {plan.sources[0].format.unshared}")
         if taken:

@@ -3,10 +3,10 @@
     beta1_power     optimizer/iter, the count of steps that follows of it
     w/Momentum      SGD/w/momentum, -learning_rate times that, and SGD/iter, where a rate is given
 
-Legacy Keras' SGD calls its slot as TensorFlow 1's Momentum does, and means another thing.
-With the rate it gets the names and values of its own.  Without, the sums of gradients stay
-what they are, as tf.compat.v1.train keeps them, and no count is made: what restores the slots
-then misses that, rather than nothing.
+The slot of legacy Keras' SGD has the same name as that of TensorFlow 1's Momentum, but another meaning.
+With the learning rate, names and values become Keras'. Without it, the sums of gradients stay as
+tf.compat.v1.train keeps them, and no step count is added: a program that restores the slots then reports that
+the count is missing.
 """
 
 from __future__ import annotations
@@ -67,10 +67,10 @@ class NamedOptimizers:
         self._counts: dict[str, StepCount] = {}
 
     def name(self, name: str) -> str:
-        """Return the name that a tensor gets: another one where it is turned."""
+        """Return the new name of a tensor, which differs if its value is converted."""
         return self._names.get(name, name)
 
-    def turn(self, named: Mapping[str, TensorSpec], invented: Invented) -> dict[str, TensorSpec]:
+    def converted_names(self, named: Mapping[str, TensorSpec], invented: Invented) -> dict[str, TensorSpec]:
         """Return the names from which the graph is made again, or none if it stays unchanged."""
         sums = [one for one in self._optimizers(invented) if one.keeps_sums]
         if self.given.learning_rate is None:
@@ -88,12 +88,12 @@ class NamedOptimizers:
         again = {self.name(name): spec._replace(key=self.name(name)) for name, spec in named.items()}
         return again | {name: _count_spec(name) for name in self._counts}
 
-    def turned(self, name: str, move: Move) -> Move:
-        """Return the move of a tensor of that name, times what turns it."""
+    def scaled_move(self, name: str, move: Move) -> Move:
+        """Return the move of a tensor, multiplied by -learning_rate if its name is converted."""
         if name not in self._names or move.tensor is None or self.given.learning_rate is None:
             return move
-        turned = scaled(move.tensor, -self.given.learning_rate)
-        return move._replace(spec=move.spec._replace(stored=None), tensor=turned)
+        scaled_move = scaled(move.tensor, -self.given.learning_rate)
+        return move._replace(spec=move.spec._replace(stored=None), tensor=scaled_move)
 
     def counts(self, invented: Invented) -> list[Move]:
         """Return step counts, with which Keras' optimizers continue; the graph gets those that it lacks."""

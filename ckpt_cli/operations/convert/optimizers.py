@@ -279,11 +279,13 @@ class _Pair(NamedTuple):
             return
         both = common_rows(mine, theirs)
         if not both:
-            raise self._refused(f"SRC's optimizer is {mine.spelled()}, but TEMPLATE's is {theirs.spelled()}")
+            raise self._rejection(
+                f"SRC's optimizer is {mine.spelled()}, but TEMPLATE's is {theirs.spelled()}"
+            )
         row, into = both[0]
         flaw = flaw_between(row, mine.generation, theirs.generation, *self._schedule(row))
         if flaw is not None:
-            raise self._refused(
+            raise self._rejection(
                 f"the state of {mine.spelled(row)} cannot be converted to {theirs.spelled(into)}: {flaw}"
             )
         origins, notes = dict(self._slots(row, into, carried)), carried.notes
@@ -298,11 +300,11 @@ class _Pair(NamedTuple):
         for side, state in (("SRC", self.mine), ("TEMPLATE", self.theirs)):
             if state.flaw:
                 what = state.spelled() if state.known else f"optimizer of {TITLES[state.generation]}"
-                raise self._refused(f"{side}'s {what} cannot be converted: {state.flaw}")
+                raise self._rejection(f"{side}'s {what} cannot be converted: {state.flaw}")
         for key in self.mine.numbers.get(ACCUMULATED_STEPS, ()):
             if not self.source.specs[key].shape and (count := int(self.source[key].read())):
                 summed = counted(count, "gradient")
-                error = self._refused(f"{key!r} of SRC counts {summed} that no step has used yet")
+                error = self._rejection(f"{key!r} of SRC counts {summed} that no step has used yet")
                 error.hints = ("convert a checkpoint that was saved after a whole step", *error.hints)
                 raise error
 
@@ -342,7 +344,7 @@ class _Pair(NamedTuple):
                 f"the optimizer state is converted from {mine.spelled(row)} to {theirs.spelled(into)}"
             )
 
-    def _refused(self, message: str) -> OptimizerError:
+    def _rejection(self, message: str) -> OptimizerError:
         return OptimizerError(message, hints=(KEEP_OPTIMIZER,))
 
     # Optimizers that the table does not have ----------------------------------------------
@@ -352,7 +354,9 @@ class _Pair(NamedTuple):
         mine, theirs = self.mine, self.theirs
         rows = named(mine.called), named(theirs.called)
         if rows[0] is not None and rows[1] is not None and state_of(rows[0]) != state_of(rows[1]):
-            raise self._refused(f"SRC's optimizer is {mine.spelled()}, but TEMPLATE's is {theirs.spelled()}")
+            raise self._rejection(
+                f"SRC's optimizer is {mine.spelled()}, but TEMPLATE's is {theirs.spelled()}"
+            )
         if self._have_one_list:
             origins = dict(zip(theirs.listed, mine.listed, strict=True))
             carried.origins |= {key: Origin(own) for key, own in origins.items()}
@@ -367,7 +371,7 @@ class _Pair(NamedTuple):
             )
             other = f"TEMPLATE has {theirs.spelled()}" if unknown is mine else f"SRC has {mine.spelled()}"
             why = reason_of_others((mine.called, theirs.called), (mine.generation, theirs.generation))
-            error = self._refused(f"{what}, so its state cannot be converted; {other}{why}")
+            error = self._rejection(f"{what}, so its state cannot be converted; {other}{why}")
             error.hints = (*name_optimizer(mine, theirs), *error.hints)
             raise error
         for (variable, name), key in theirs.slots.items():
@@ -447,7 +451,7 @@ class _Pair(NamedTuple):
                     f"{counted(len(keys), 'variable')}, but TEMPLATE's {self.theirs.spelled()} "
                     "does not"
                 )
-                raise self._refused(message)
+                raise self._rejection(message)
             carried.dropped.update(dict.fromkeys(keys, reason_of_idle(generation)))
 
     def _refuse_missing(self, into: Optimizer, missing: set[str], notes: list[str]) -> None:
@@ -456,7 +460,7 @@ class _Pair(NamedTuple):
             kept = f"TEMPLATE's {self.theirs.spelled(into)} keeps {name!r}"
             what = f"{kept}, but SRC's {self.mine.spelled()} does not"
             if self.theirs.generation not in into.slot(meaning).idle_in:
-                raise self._refused(what)
+                raise self._rejection(what)
             notes.append(f"{what}; {name!r} starts at 0")
 
     def _zeros(self, key: str) -> np.ndarray[Any, Any]:
@@ -491,7 +495,7 @@ class _Pair(NamedTuple):
             f"momentum of {TITLES[summing.generation]} is a sum of gradients; to convert it, "
             f"ckpt needs the learning rate of {what}, which neither SRC nor TEMPLATE stores"
         )
-        error = self._refused(message)
+        error = self._rejection(message)
         error.hints = ("pass the learning rate with --learning-rate R", *error.hints)
         raise error
 
@@ -554,7 +558,7 @@ class _Pair(NamedTuple):
     def _no_steps(self, row: Optimizer, into: Optimizer, *, is_wanted: bool) -> StepCount:
         """Return 0 steps; raise ConversionError if the state depends on a count that SRC does not tell."""
         if is_wanted and (into.counts or self.theirs.generation == OPTAX):
-            error = self._refused(
+            error = self._rejection(
                 f"SRC does not store the step count of {self.mine.spelled(row)}, but "
                 f"{self.theirs.spelled(into)} needs it"
             )
@@ -572,7 +576,7 @@ class _Pair(NamedTuple):
             f"{(row if row.corrects_bias else into).name} corrects bias, which makes its updates "
             f"{correction:.3g} times as large after {steps} steps"
         )
-        raise self._refused(message)
+        raise self._rejection(message)
 
     def _number(self, key: str, value: float) -> np.ndarray[Any, Any]:
         import numpy as np

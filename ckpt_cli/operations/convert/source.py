@@ -276,10 +276,10 @@ class Chosen:
         if invented.is_export:
             return self._as_exported(invented, origins, target)
         optimizers = NamedOptimizers(self.source, self.settings.given, origins)
-        if anew := optimizers.turn(named, invented):
+        if anew := optimizers.converted_names(named, invented):
             invented = self._invent(anew)
         moves = [
-            optimizers.turned(name, self.move(key, invented.keys[optimizers.name(name)]))
+            optimizers.scaled_move(name, self.move(key, invented.keys[optimizers.name(name)]))
             for name, key in origins.items()
         ]
         self.notes += [f"{name}-keys and {name}-values became a hash table" for name in invented.tables]

@@ -1,7 +1,7 @@
 """Pictures of an object graph: SVG drawn here, DOT and Mermaid for other programs.
 
-    SVG      a row an object, below and to the right of what it hangs on: a dot, its name, its dtype
-             and shape; no edge can go through a name, and no picture is wider than a screen
+        SVG      a row for each object, below and to the right of its parent: a dot, its name, its dtype
+             and shape; no edge goes through a name, and no picture is wider than a screen
     DOT      for Graphviz
     Mermaid  for Markdown that shows diagrams
 
@@ -109,7 +109,7 @@ def _label(row: TreeRow) -> tuple[str, str]:
 
 
 def _edge(row: TreeRow, top: int, at: int, step: float) -> str:
-    """Return the line from what a row hangs on: down, and to the right."""
+    """Return the line from the parent of a row: down, and to the right."""
     x, end = _left(row, step) - step, _left(row, step) - _RADIUS
     start = _middle(top) + _RADIUS
     kind = 'class="edge slot" stroke-dasharray="4 3"' if row.is_slot else 'class="edge"'
@@ -152,13 +152,13 @@ def _quoted(text: str) -> str:
 
 
 def _linked(drawing: Drawing) -> list[TreeRow]:
-    """Return the rows that are edges between nodes that are drawn: what an alias leads to may not be."""
+    """Return the rows whose edges lead to drawn nodes; the target of an alias may not be drawn."""
     drawn = {row.id for row in drawing.rows if not row.is_alias}
     return [row for row in drawing.rows[1:] if row.id in drawn and (row.text or not row.is_alias)]
 
 
 def _edge_name(row: TreeRow) -> str:
-    """Return the name at an edge: that of an alias, for an object has the name of its own edge itself."""
+    """Return the label of an edge: the name of an alias; other names are at the objects."""
     return _short(row.name) if row.is_alias else ""
 
 

@@ -165,7 +165,7 @@ def verify_one(
     return _verify_here(location, workers, advance)
 
 
-def hold(
+def check_contract(
     result: Result,
     location: CheckpointLocation,
     contract: Contract,

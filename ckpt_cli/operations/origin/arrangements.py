@@ -59,7 +59,7 @@ _HEADS_ARE_OUTPUTS = ("query", "key", "value")
 
 
 class Arrangement(NamedTuple):
-    """An order of axes, and the shape that comes of it."""
+    """An order of axes, and the resulting shape."""
 
     order: Shape
     shape: Shape
@@ -89,9 +89,9 @@ class Arrangement(NamedTuple):
 def arrangements(
     before: Shape, after: Shape, operation: str, role: str, path: Sequence[str] = ()
 ) -> list[Arrangement]:
-    """Return the ways from one shape to another that an operation leaves open.
+    """Return the arrangements from one shape to another that an operation allows.
 
-    If nothing says which of several it is, the first is that which leaves the axes as they are.
+    If several are possible and nothing decides, the first one, which keeps the axes, is returned.
     """
     found = orders_of(before, after)
     if len(before) == 3 and role == "kernel" and operation in _EINSUMS:
@@ -107,10 +107,10 @@ def arrangements(
 
 def open_arrangements(before: Shape, after: Shape, operation: str, role: str) -> list[Arrangement]:
     """Return all ways except the first, if nothing says which of several it is."""
-    is_told = _required_order(before, operation, role) is not None or (
+    is_decided = _required_order(before, operation, role) is not None or (
         len(before) == 3 and operation in _EINSUMS
     )
-    return [] if is_told else [Arrangement(order, after) for order in orders_of(before, after)[1:]]
+    return [] if is_decided else [Arrangement(order, after) for order in orders_of(before, after)[1:]]
 
 
 def orders_of(before: Shape, after: Shape) -> list[Shape]:

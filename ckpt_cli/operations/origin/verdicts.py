@@ -233,8 +233,8 @@ class Judge:
         target = self._target(key, spec)
         own = [mention.layer for mention in self._names.mentioned(self._called[key])]
         found = False
-        is_told = any(not layer.is_batch_normalization and [*self._ways([layer], target)] for layer in own)
-        linked = [] if is_told else self._linked(use, own)
+        is_decided = any(not layer.is_batch_normalization and [*self._ways([layer], target)] for layer in own)
+        linked = [] if is_decided else self._linked(use, own)
         for layers, is_named in ((own, True), (linked, bool(own) or len(linked) == 1)):
             ways = self._of_role(key, list(self._ways(layers, target)))
             found = found or bool(ways)

@@ -133,7 +133,7 @@ def plan_rescue(
     try:
         location = find_damaged(path)
     except CheckpointError as error:
-        return _refused(path, target, sibling, error)
+        return _rejection(path, target, sibling, error)
     other = open_reader(sibling) if sibling is not None else None
     for kept in (location.path, *([other.location.path] if other is not None else [])):
         if _place(kept) == _place(bundle_target(WriteTarget(target, ())).path):
@@ -145,7 +145,7 @@ def plan_rescue(
     except ConversionError:
         raise
     except CheckpointError as error:
-        return _refused(path, target, sibling, error)
+        return _rejection(path, target, sibling, error)
     into = _format_written(salvage.reader.format, target)
     if not _needs_a_child(location):
         found = _flaws(salvage, salvage.reader.specs, advance)
@@ -177,7 +177,9 @@ _FOR_ONLY_READ = {"safetensors": ".safetensors", "npz": ".npz"}
 """Formats that take the tensors of a format that is only read, and their suffixes."""
 
 
-def _refused(source: Location, target: Location, sibling: Location | None, error: CheckpointError) -> Rescue:
+def _rejection(
+    source: Location, target: Location, sibling: Location | None, error: CheckpointError
+) -> Rescue:
     """Return what a source that cannot be opened comes to: all of it is lost, for this reason.
 
     A tensor without read permission is not lost, so that error is raised.

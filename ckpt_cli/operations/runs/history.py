@@ -76,7 +76,7 @@ class History:
         """Take in a checkpoint: what was found in the one before it and in this one, and its weights."""
         layers = self._layers(reader, now)
         weights = dict.fromkeys(key for key in trained if reader.specs[key].dtype.family == "float")
-        moved = self._moved(reader, before, now, weights)
+        moved = self._norms_of_changes(reader, before, now, weights)
         path = reader.location.path
         self.rows[path] = {
             layer: _count_shared_files(keys, [key for key in keys if key in weights], before, now, moved)
@@ -110,7 +110,7 @@ class History:
             ).append(key)
         return layers
 
-    def _moved(
+    def _norms_of_changes(
         self,
         reader: FormatReader,
         before: Mapping[str, Seen],
@@ -126,14 +126,14 @@ class History:
             return found
         try:
             with open_location(place) as other:
-                keys = [key for key in weights if same[key] is not False and _alike(reader, other, key)]
+                keys = [key for key in weights if same[key] is not False and _are_equal(reader, other, key)]
                 found.update(_distances(other, reader, keys, self._workers))
         except CheckpointError:
             return found  # the checkpoint's own row reports the error
         return found
 
 
-def _alike(reader: FormatReader, other: FormatReader, key: str) -> bool:
+def _are_equal(reader: FormatReader, other: FormatReader, key: str) -> bool:
     one, two = reader.specs[key], other.specs.get(key)
     return two is not None and (one.dtype, one.shape) == (two.dtype, two.shape)
 

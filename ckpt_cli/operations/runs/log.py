@@ -138,7 +138,7 @@ class RunLog:
         self.directory = directory
         self.selection = selection
         self.curve = curve
-        self._is_told = bool(curve.steps)
+        self._has_curve = bool(curve.steps)
         self.values = values
         self._workers = workers
         self._watch = watch
@@ -150,7 +150,7 @@ class RunLog:
         """Whether tensors are trained, by the graph of the run, which is looked for once."""
         self._compared: dict[str, bool] = {}
         """Weights that were compared at least once, and whether they were ever found changed."""
-        self._told: dict[str, int] = {}
+        self._last_steps: dict[str, int] = {}
         """The step of each series up to which the curve was shown."""
 
     @property
@@ -199,13 +199,13 @@ class RunLog:
         if at is None:
             return row
         self._add_own_metrics(at, row)
-        found = self.curve.last(self._told.get(_series(row.name), -1), at)
-        self._told[_series(row.name)] = at
+        found = self.curve.last(self._last_steps.get(_series(row.name), -1), at)
+        self._last_steps[_series(row.name)] = at
         return row._replace(loss_step=found[0], loss=found[1]) if found else row
 
     def _add_own_metrics(self, step: int, row: LogRow) -> None:
         """Add the loss, or the requested metric, of a checkpoint itself, if event files have none."""
-        if not self._is_told:
+        if not self._has_curve:
             tag = self.curve.tag or LOSS
             if row.metrics is not None and tag in row.metrics:
                 self.curve.tag = tag

@@ -95,10 +95,10 @@ class StatePlan(NamedTuple):
     warnings: list[str]
 
 
-def make_plan(run: Run, wish: RequestedChanges) -> StatePlan:
+def make_plan(run: Run, request: RequestedChanges) -> StatePlan:
     """Return what there is to do; CheckpointError if it cannot be done."""
     run.path.is_object()  # or raises what nothing there takes
-    return _StatePlanner(run).plan(wish)
+    return _StatePlanner(run).plan(request)
 
 
 class _StatePlanner:
@@ -112,28 +112,28 @@ class _StatePlanner:
         self.warnings: list[str] = []
         self._freed = Freed()
 
-    def plan(self, wish: RequestedChanges) -> StatePlan:
+    def plan(self, request: RequestedChanges) -> StatePlan:
         run = self.run
-        if run.has_file and run.state is None and not wish.fix:
+        if run.has_file and run.state is None and not request.fix:
             hints = (f"to rewrite the state file: {command_line('state', '--fix', run.path)}",)
             raise CorruptCheckpointError("this state file cannot be read", path=run.state_path, hints=hints)
-        if wish.keep is not None and run.is_in_store:
+        if request.keep is not None and run.is_in_store:
             message = "--keep deletes checkpoints only on a local disk"
             hints = ("in a bucket, use a lifecycle rule or the provider's own program",)
             raise UnsupportedFeatureError(message, path=run.path, hints=hints)
-        if wish.fix:
+        if request.fix:
             self._put_back()
             self._mend()
             self._drop()
             self._straighten()
-        if wish.fix or (wish.latest is not None and run.state is None):
+        if request.fix or (request.latest is not None and run.state is None):
             self._add()
-        if wish.latest is not None:
-            self._set_latest(wish.latest)
-        if wish.keep is not None:
-            self._keep(wish.keep)
+        if request.latest is not None:
+            self._set_latest(request.latest)
+        if request.keep is not None:
+            self._keep(request.keep)
         state = self._state()
-        if wish.fix:
+        if request.fix:
             self._remove_leftovers()
         return StatePlan(self.changes, state if state != run.state else None, self.warnings)
 

@@ -225,7 +225,7 @@ class NameMap(Mapping[str, str]):
     def __len__(self) -> int:
         return len({row.old.text for row in self.rows})
 
-    def refused(self, why: str) -> CheckpointError:
+    def operations_error(self, why: str) -> CheckpointError:
         """Return the error of a map with operations where names alone are taken."""
         row = next(row for row in self.rows if row.steps.operations)
         return CheckpointError(f"the map has operations, {why}", path=self.path, hints=(str(row),))

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from formats.model.reader import FormatReader
 
 
-def left_alone(reader: FormatReader, keys: Iterable[str]) -> str | None:
+def unread_note(reader: FormatReader, keys: Iterable[str]) -> str | None:
     """Return a line that names the tensors whose type is not mapped; None if there is none."""
     specs = (reader.specs[key] for key in keys)
     named = [f"{spec.key!r} ({spec.dtype})" for spec in specs if spec.dtype.is_unmapped]

@@ -255,17 +255,17 @@ class Archive:
         """Return a member, its place checked against the file; raises for what is not read here."""
         info = self._infos[name]
         if info.flag_bits & _ENCRYPTED:
-            raise self._refused(f"member {name!r} is encrypted, which is not supported")
+            raise self._rejection(f"member {name!r} is encrypted, which is not supported")
         if info.flag_bits & _PATCHED:
-            raise self._refused(f"member {name!r} is patch data, which is not supported")
+            raise self._rejection(f"member {name!r} is patch data, which is not supported")
         if info.compress_type not in _METHODS:
-            raise self._refused(
+            raise self._rejection(
                 f"member {name!r} uses compression method "
                 f"{info.compress_type}; only stored and deflated are supported"
             )
         deflated = info.compress_type == zipfile.ZIP_DEFLATED
         if info.file_size > MOST_UNEXPLAINED and info.file_size > MOST_EXPANSION * info.compress_size:
-            raise self._refused(
+            raise self._rejection(
                 f"member {name!r} expands from {info.compress_size} "
                 f"to {info.file_size} bytes, which is over the limit"
             )
@@ -287,7 +287,7 @@ class Archive:
             raise self._corrupt(message, offset)
         return ArchiveMember(name, offset, info.compress_size, info.file_size, info.CRC, deflated)
 
-    def _refused(self, message: str) -> UnsupportedFeatureError:
+    def _rejection(self, message: str) -> UnsupportedFeatureError:
         return UnsupportedFeatureError(message, path=self.path, code="header")
 
     def _corrupt(self, message: str, offset: int | None) -> CorruptCheckpointError:

@@ -18,7 +18,7 @@ from ..work.buffers import BufferPool
 from ..work.cancellation import OverdueError, run_detached
 from .objects import plain
 from .range_cache import REQUEST
-from .responses import RefusedError, entry_of, library, translated_errors
+from .responses import RejectedError, entry_of, library, translated_errors
 from .server import ListedStore, Rejection, changed, count
 from .transport import RetryError, timeout, trying
 
@@ -111,7 +111,7 @@ class Buckets(ListedStore):
 
         try:
             listed = trying(folder, send_request)
-        except RefusedError as error:
+        except RejectedError as error:
             # A bucket may be read and not listed.
             unlisted = UnlistedError(error.message, path=folder)
             unlisted.hints = error.hints
@@ -146,7 +146,7 @@ class Buckets(ListedStore):
             found = trying(path, lambda: run_detached(send_request))
         except CheckpointNotFoundError:
             return None
-        except RefusedError:
+        except RejectedError:
             return Rejection(f"{error.message}; set credentials in the environment: ckpt explain environment")
         finally:
             count(path, 0)
@@ -164,13 +164,13 @@ class Buckets(ListedStore):
             try:
                 with self.translated_errors(path):
                     got = obstore.get(self.client(bucket), key, options=options)
-                    size_told, tag_told = got.meta["size"], plain(got.meta["e_tag"])
-                    data = _taken(got, end - begin)
+                    answer_size, answer_tag = got.meta["size"], plain(got.meta["e_tag"])
+                    data = _body(got, end - begin)
             except CheckpointNotFoundError:
                 raise changed(path) from None
             finally:
                 count(path, 0)
-            if (tag_told, size_told) != (plain(e_tag), size):
+            if (answer_tag, answer_size) != (plain(e_tag), size):
                 raise changed(path)
             return data
 
@@ -191,7 +191,7 @@ class Buckets(ListedStore):
         return found
 
     def translated_errors(self, path: str) -> AbstractContextManager[None]:
-        """Say errors as what they are.  Raises CheckpointNotFoundError, InaccessibleError, RetryError."""
+        """Translate errors of obstore. Raises CheckpointNotFoundError, InaccessibleError, RetryError."""
         return translated_errors(path, self.provider.settings)
 
 
@@ -201,14 +201,14 @@ def parted(path: str) -> tuple[str, str]:
     return bucket, key.strip("/")
 
 
-def _taken(got: Any, size: int) -> bytes | memoryview:
+def _body(got: Any, size: int) -> bytes | memoryview:
     """Return the `size` bytes of an answer, many of them in reused memory. Raises RetryError."""
     data: bytes | memoryview
     if size != REQUEST:
         data = bytes(got.bytes())
         came = len(data)
     else:
-        data, came = _blocks.lend(), 0
+        data, came = _blocks.take_block(), 0
         for chunk in got.stream(_AT_A_TIME):
             piece = memoryview(chunk)[: size - came]
             data[came : came + len(piece)] = piece
@@ -219,7 +219,7 @@ def _taken(got: Any, size: int) -> bytes | memoryview:
 
 
 def _ended(folder: str, send_request: Callable[[], Any]) -> Any:
-    """Return what a listing is, which takes as many requests as the server wants it to, and has to end.
+    """Return a listing. The server decides how many requests it takes, so it has a timeout.
 
     Raises InaccessibleError after the timeout; the abandoned call ends with the process. Cancelling obstore's
     coroutines kills some processes by a signal when they exit.

@@ -138,7 +138,7 @@ class HubStore(ListedStore):
             if answer.status == 404:
                 raise CheckpointNotFoundError(_error_text(answer, NO_FOLDER), path=folder)
             if answer.status != 200:
-                raise _refused(answer, folder)
+                raise _rejection(answer, folder)
             yield from _entries(answer, place.inside, folder)
             url = _next_page(answer, first, folder)
             if url is None:
@@ -199,7 +199,7 @@ class HubStore(ListedStore):
         if answer.status == 404:
             raise changed(path)
         if answer.status not in (200, *REDIRECTS):
-            raise _refused(answer, path)
+            raise _rejection(answer, path)
         if (checksum or _checksum(answer, "ETag")) != identity[0]:
             raise changed(path)
         if origin(url) == hub:
@@ -343,7 +343,7 @@ def _error_text(answer: Answer, otherwise: str) -> str:
     return _SAID.get(answer.headers.get("X-Error-Code") or "", otherwise)
 
 
-def _refused(answer: Answer, path: str) -> InaccessibleError:
+def _rejection(answer: Answer, path: str) -> InaccessibleError:
     error = InaccessibleError(_error_text(answer, f"the Hub answered {answer.words}"), path=path)
     if answer.headers.get("X-Error-Code") == "GatedRepo":
         error.hints = (f"accept them on the repository's page, then {_WHO_ASKS}",)

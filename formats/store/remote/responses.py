@@ -30,7 +30,7 @@ _PANIC = "PanicException"
 """The error that it raises for an unforeseen state of its own. It is not an Exception."""
 
 
-class RefusedError(InaccessibleError):
+class RejectedError(InaccessibleError):
     """The server rejects the credentials, or the lack of them."""
 
 
@@ -144,7 +144,7 @@ def _of_status(status: str, code: re.Match[str] | None, path: str, settings: str
         return RetryError(f"the server answered {status}")
     if status == "404":
         return CheckpointNotFoundError(f"the server answered 404{_named(code)}", path=path)
-    kind = RefusedError if int(status) in REJECTED else InaccessibleError
+    kind = RejectedError if int(status) in REJECTED else InaccessibleError
     found = kind(f"the server answered {status}{_named(code)}", path=path)
     if status in ("400", "401", "403"):
         found.hints = (f"set credentials in the environment: {settings}",)

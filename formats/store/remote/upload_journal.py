@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 class SentObject(Upload):
-    """An object that was sent before: what is written to it is counted, and goes nowhere."""
+    """An object that was sent before: bytes written to it are counted and discarded."""
 
     def __init__(self, path: Location, entry: Entry, rows: Sequence[Row]) -> None:
         super().__init__(path, NOTHING)
@@ -90,7 +90,7 @@ class UploadJournal(Journal):
 
     @property
     def count(self) -> int | None:
-        """The count of shards in their names, where one was taken."""
+        """The count of shards in their names, if it is decided."""
         return self._content.count
 
     @property
@@ -135,7 +135,7 @@ class UploadJournal(Journal):
         return self._content.count
 
     def kept(self, path: Location) -> SentObject | None:
-        """Return an object that was sent before, and is there still; None if it must be sent."""
+        """Return an object that was sent before and still exists, or None if it must be sent."""
         sent = self._content.sent.get(path.name)
         entry = self._store.current(path) if sent is not None else None
         if (

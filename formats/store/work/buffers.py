@@ -18,7 +18,7 @@ class BufferPool:
         self._blocks: list[bytearray] = []
         self._lock = threading.Lock()
 
-    def lend(self) -> memoryview:
+    def take_block(self) -> memoryview:
         """Return a view of a block that has no other user; it still has its previous content."""
         with self._lock:
             free = [block for block in self._blocks if is_free(block)]

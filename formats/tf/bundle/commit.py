@@ -89,7 +89,7 @@ class BundleExchange(Exchange):
             return False
         old_count = old.header.num_shards
         if old_count != self._num_shards:
-            return True  # It is other files that have the new names, and no index speaks of them.
+            return True  # No index names the files with the new names.
         spare_count = self._free_count(old_count)
         second_names = {}
         for path in data_shards(self._prefix):

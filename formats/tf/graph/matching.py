@@ -47,7 +47,7 @@ class RestoreTarget(Protocol[T]):
         """Return an optimizer's slot variable, made if it can be; None if there is none."""
 
     def inconsistent(self, node: int, first: T, second: T) -> None:
-        """Hear that two objects claim one node; the first keeps it."""
+        """Note that two objects claim one node; the first keeps it."""
 
 
 class _SlotRequest(NamedTuple):
@@ -87,8 +87,8 @@ class Matching(Generic[T]):
         self.slot_requests: dict[int, list[_SlotRequest]] = {}
         self.waiting_slots: dict[int, list[_WaitingSlot[T]]] = {}
         for slot in graph.slots:
-            wish = _SlotRequest(slot.optimizer, slot.name, slot.node)
-            self.slot_requests.setdefault(slot.variable, []).append(wish)
+            request = _SlotRequest(slot.optimizer, slot.name, slot.node)
+            self.slot_requests.setdefault(slot.variable, []).append(request)
 
     def bind(self, node: int, partner: T) -> bool:
         """Make two partners; False if the node has one already."""
@@ -104,7 +104,7 @@ class Matching(Generic[T]):
     def match(self, node: int, partner: T) -> Iterator[tuple[int, T]]:
         """Match a node and all that can be reached from it; yield each new pair, breadth-first.
 
-        A pair is yielded before what hangs on it is looked for.
+        A pair is yielded before its children are matched.
         """
         if not self.bind(node, partner):
             return
@@ -129,13 +129,13 @@ class Matching(Generic[T]):
     def _slots(self, node: int, partner: T) -> Iterator[tuple[int, T]]:
         for waiting in self.waiting_slots.pop(node, ()):
             yield from self._slot(partner, waiting.variable, waiting.name, waiting.node)
-        for wish in self.slot_requests.pop(node, ()):
-            optimizer = self.bound.get(wish.optimizer)
+        for request in self.slot_requests.pop(node, ()):
+            optimizer = self.bound.get(request.optimizer)
             if optimizer is None:
-                waiting = _WaitingSlot(partner, wish.name, wish.node)
-                self.waiting_slots.setdefault(wish.optimizer, []).append(waiting)
+                waiting = _WaitingSlot(partner, request.name, request.node)
+                self.waiting_slots.setdefault(request.optimizer, []).append(waiting)
             else:
-                yield from self._slot(optimizer, partner, wish.name, wish.node)
+                yield from self._slot(optimizer, partner, request.name, request.node)
 
     def _slot(self, optimizer: T, variable: T, name: str, node: int) -> Iterator[tuple[int, T]]:
         found = self.target.slot(optimizer, variable, name, node)

@@ -139,10 +139,10 @@ def half_sent_in(folder: Location) -> list[HalfSent]:
         return []
     staged = [name for name, is_folder in folder.names() if is_folder and _STAGING.fullmatch(name)]
     found = (half_sent(folder / name) for name in staged)
-    return sorted(_but_for_named(each) for each in found if each is not None)
+    return sorted(_without_named(each) for each in found if each is not None)
 
 
-def _but_for_named(found: HalfSent) -> HalfSent:
+def _without_named(found: HalfSent) -> HalfSent:
     """Return it without the objects that the checkpoint in its place uses."""
     if found.target is None:
         return found

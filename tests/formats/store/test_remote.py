@@ -259,11 +259,11 @@ def test_large_ranges_take_memory_that_is_used_again(library: Library) -> None:
             pieces.append(file.read(at, 1 << 20))
             assert len(blocks._blocks) <= 11
     assert b"".join(pieces) == data
-    one, other = blocks.lend(), blocks.lend()
+    one, other = blocks.take_block(), blocks.take_block()
     assert one.obj is not other.obj
     again = one.obj
     del one
-    assert blocks.lend().obj is again
+    assert blocks.take_block().obj is again
 
 
 @pytest.mark.parametrize("cut", [1, REQUEST, -1])

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from formats.torch.objects import GLOBALS, storage_of
-from formats.torch.pickle import MOST_OBJECTS, Machine, RefusedGlobalError
+from formats.torch.pickle import MOST_OBJECTS, Machine, RejectedGlobalError
 from formats.torch.values import Bag, Made, Pairs
 from tests.torch_files import Call, Named, Opcodes, pickled, storage, tensor
 
@@ -99,7 +99,7 @@ def test_what_is_not_on_the_list_is_rejected_by_its_name(name: str) -> None:
         pickled(Named(name)),
         b"\x80\x04\x8c%c%b\x8c%c%b\x93." % (len(module), module.encode(), len(attribute), attribute.encode()),
     ):
-        with pytest.raises(RefusedGlobalError, match=name) as caught:
+        with pytest.raises(RejectedGlobalError, match=name) as caught:
             run(data)
         assert caught.value.name == name
 

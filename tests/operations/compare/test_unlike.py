@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ckpt_cli.operations.compare.diff import diff_pairs
-from ckpt_cli.operations.compare.index_difference import UnequalPairs, unlike
+from ckpt_cli.operations.compare.index_difference import UnequalPairs, unequal_pairs
 from ckpt_cli.operations.compare.pairs import pair_up
 from formats import CorruptCheckpointError
 from formats.core.spec import TensorSpec
@@ -44,7 +44,7 @@ def told(one: str, other: str) -> UnequalPairs | None:
         open_location(locate(parse_location(one)), loaded=False) as left,
         open_location(locate(parse_location(other)), loaded=False) as right,
     ):
-        return unlike(left, right)
+        return unequal_pairs(left, right)
 
 
 def check(one: str, other: str) -> None:

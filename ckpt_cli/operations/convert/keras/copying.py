@@ -75,7 +75,7 @@ def _is_left_out(chosen: Chosen, key: str) -> bool:
     return chosen.source.kinds.get(key) == "variable" and key not in chosen.keys
 
 
-def tells_structure(reader: FormatReader, into: Format) -> bool:
+def knows_structure(reader: FormatReader, into: Format) -> bool:
     """Whether a file given for its configuration is needed as a template, too: no table knows its model."""
     if not have_one_layout(reader.format, into) or "variable" not in reader.kinds.values():
         return False

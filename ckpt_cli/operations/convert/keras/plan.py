@@ -36,7 +36,7 @@ from formats.wire.jsontext import parse_object
 
 from ..optimizers import OptimizerOptions, contradiction, reason_of_idle
 from ..plan import Dropped, Move
-from .copying import copied, have_one_layout, is_copied, tells_structure
+from .copying import copied, have_one_layout, is_copied, knows_structure
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -122,7 +122,7 @@ def structure_in(path: Location | None, into: Format) -> Iterator[FormatReader |
         yield None
         return
     with open_reader(path) as reader:
-        yield reader if tells_structure(reader, into) else None
+        yield reader if knows_structure(reader, into) else None
 
 
 def concerns(source: Format, target: Format) -> bool:
@@ -541,8 +541,8 @@ def _as_in_archives(chosen: Chosen, model: Model) -> Model:
     They say how a model is compiled in another form, so this is only for models without an optimizer.
     """
     config = model.facts.config
-    is_told = chosen.settings.config is None and chosen.source.format.family is not Family.KERAS
-    if not is_told or config is None or model.optimizer is not None or model.facts.major != "2":
+    without_config = chosen.settings.config is None and chosen.source.format.family is not Family.KERAS
+    if not without_config or config is None or model.optimizer is not None or model.facts.major != "2":
         return model
     facts = model.facts._replace(config=config_in_archive(config) or config, training_config=None)
     return model._replace(facts=facts)
