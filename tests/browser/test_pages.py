@@ -873,6 +873,35 @@ def test_a_graph_folds_zooms_and_searches(drawn: str, opened: Callable[..., Open
     assert any("</script>" in row for row in one.rows("#graph"))
 
 
+def test_slots_and_aliases_of_a_graph_are_switched(drawn: str, opened: Callable[..., Opened]) -> None:
+    one = opened(drawn)
+    page, before = one.page, one.rows("#graph")
+    overlay = {name: page.locator(f"#graph [data-overlay={name}]") for name in ("slots", "aliases")}
+    assert [each.get_attribute("aria-pressed") for each in overlay.values()] == ["false", "true"]
+    assert page.locator("#graph .edge").count() == 1
+    overlay["aliases"].click()
+    assert page.locator("#graph .edge").count() == 0
+    assert len(one.rows("#graph")) == len(before) - 1
+    overlay["aliases"].click()
+    assert one.rows("#graph") == before
+    page.locator("input[type=search]").fill("layer_7/output/kernel")
+    overlay["slots"].click()
+    assert [row for row in one.rows("#graph") if re.match(r"[mv]  float32 \[2, 2\]", row)]
+    assert page.locator("#graph .row[aria-selected=true]").inner_text().startswith("▼kernel")
+    overlay["slots"].click()
+    assert not [row for row in one.rows("#graph") if re.match(r"[mv]  float32", row)]
+
+
+def test_a_link_leads_to_an_object(drawn: str, opened: Callable[..., Opened]) -> None:
+    key = "encoder/layer_7/output/kernel/.ATTRIBUTES/VARIABLE_VALUE"
+    one = opened(f"{drawn}#tensor={key}")
+    chosen = one.page.locator("#graph .row[aria-selected=true]")
+    assert "kernel" in chosen.inner_text()
+    assert key in (chosen.get_attribute("title") or "")
+    one.page.locator("#graph .row", has_text="bias").first.click()
+    assert one.page.evaluate("location.hash").endswith("bias/.ATTRIBUTES/VARIABLE_VALUE")
+
+
 def test_a_graph_is_a_picture_without_script(
     drawn: str, opened: Callable[..., Opened], browser: Browser
 ) -> None:

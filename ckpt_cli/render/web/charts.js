@@ -33,6 +33,7 @@ function squarify(items, x, y, width, height) {
 
 const BY_NUMBER = new Intl.Collator("en", { numeric: true }); // layer_2 before layer_10, where both are as large
 
+const LETTER = 6.7; // pixels, at most, of a letter in a tile
 const TILE = 700; // pixels that a tile should have: more of them than fit are put together
 
 function largest(node, area) {
@@ -90,7 +91,7 @@ function treemap(root, choose) {
     made.style.width = `${(100 * Math.max(0, place.width - 2)) / wide}%`;
     made.style.height = `${Math.max(0, place.height - 2)}px`;
     if (!isFrame) made.style.background = stripes(shown.sums, 28);
-    if (place.width > 34 && place.height > 17) made.append(isFrame && place.width >= 96 ? h("span", {}, label) : name(shown.name, siblings(shown)));
+    if (place.width > 34 && place.height > 17) made.append(isFrame && label.length * LETTER < place.width - 14 ? h("span", {}, label) : name(shown.name, siblings(shown)));
     if (!isFrame && place.width > 60 && place.height > 34) made.append(h("span", {}, size(shown.nbytes)));
     return made;
   }

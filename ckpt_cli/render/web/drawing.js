@@ -1,7 +1,7 @@
 // The page of an object graph alone: what is shown of it can be searched, and be larger or smaller.
 
 function showGraph(page, body) {
-  const view = new GraphTree(page.graph, (row) => ({ title: short(page.graph.keys[row.node].join("; ")), found: hits.includes(row) }));
+  const view = new GraphTree(page.graph, (row) => ({ title: short(page.graph.keys[row.node].join("; ")), found: hits.includes(row) }), chosen);
   const { model, tree } = view;
   const told = h("span", { class: "dim num" }, view.count);
   const search = h("input", { type: "search", placeholder: "search names", "aria-label": "search names", oninput: () => find(0), onkeydown: (event) => { if (event.key === "Enter") find(1); } });
@@ -11,6 +11,8 @@ function showGraph(page, body) {
   inside.append(tree.element);
   tree.element.style.height = "calc(100vh - 190px)";
   body.append(heading(page), whole);
+  const nodes = page.graph.keys.map((_, node) => node);
+  const follow = followLinks(nodes, (node) => page.graph.keys[node], (node) => view.go(node), told, "No object has the key");
   let scale = 1, hits = [], hit = 0, wanted = "";
 
   function find(step) {
@@ -44,5 +46,11 @@ function showGraph(page, body) {
     const does = { "/": () => search.focus(), t: toggleTheme, "?": () => helpDialog().showModal(), "+": () => zoom(1.2), "-": () => zoom(1 / 1.2) }[event.key];
     if (does) { does(); event.preventDefault(); }
   });
+  function chosen(row) {
+    const [key] = row.isAlias || row.members.length > 1 ? [] : page.graph.keys[row.node];
+    if (key) history.replaceState(null, "", link(key));
+  }
+
   view.start();
+  follow();
 }

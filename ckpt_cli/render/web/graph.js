@@ -78,16 +78,44 @@ class Hanging {
 
 // `more(row)` gives what else is told of a row, its title, what it ends with, and whether it was searched for.
 class GraphTree {
-  constructor(graph, more) {
+  constructor(graph, more, select = null) {
     this.graph = graph;
     this.model = new Hanging(graph);
     this.more = more;
-    this.tree = new TreeRows("object graph", { below: (row) => this.model.rowsBelow(row), draw: (row, indent) => this.draw(row, indent), narrow: 0 });
+    this.tree = new TreeRows("object graph", { below: (row) => this.below(row), draw: (row, indent) => this.draw(row, indent), select, narrow: 0 });
     this.element = this.tree.element;
     const button = (name, act) => h("button", { class: "plain", type: "button", onclick: act }, name);
-    this.buttons = [button("Fold", () => this.start()), button("Unfold all", () => this.unfoldAll())];
+    this.overlays = new Set(["aliases"]);
+    const has = (rows) => Object.values(rows).some((each) => each.length);
+    const overlay = (name, title) => h("button", { class: "plain", type: "button", "data-overlay": name, title, "aria-pressed": String(this.overlays.has(name)), onclick: (event) => this.lay(event.currentTarget, name) }, name);
+    this.buttons = [button("Fold", () => this.start()), button("Unfold all", () => this.unfoldAll()),
+      has(graph.slots) ? overlay("slots", "show the slots of each variable") : null,
+      has(graph.aliases) ? overlay("aliases", "show other edges to objects") : null].filter(Boolean);
     this.legend = h("span", { class: "legend" }, Object.values(GRAPH_COLORS).map((kind) => h("span", { class: kind }, h("i"), kind)));
     this.count = several(graph.reached, "object");
+  }
+
+  below(row) {
+    const rows = this.model.rowsBelow(row);
+    return this.overlays.has("aliases") ? rows : rows.filter((each) => !each.isAlias);
+  }
+
+  // Slots and aliases lie over the tree, or do not; what else is unfolded stays so.
+  lay(button, name) {
+    const { model, tree } = this, on = !this.overlays.delete(name);
+    if (on) this.overlays.add(name);
+    button.setAttribute("aria-pressed", String(on));
+    if (name === "slots") {
+      model.home(0);
+      for (const row of model.homes.values()) {
+        if (!model.rowsBelow(row).some((each) => each.isSlot)) continue;
+        if (on) tree.opened.add(row); else tree.opened.delete(row);
+      }
+    }
+    const chosen = tree.flat[tree.rows.selected]?.node;
+    tree.show([model.root()], tree.opened);
+    const at = tree.flat.findIndex(({ node }) => node === chosen);
+    if (at >= 0) tree.rows.select(at);
   }
 
   draw(row, indent) {
