@@ -15,7 +15,8 @@ from formats.tf.run.state_file import FILE_NAME
 from ..operations.reporting import kept
 from ..operations.runs.curves import Curve, EventCurves, read_curve
 from ..operations.runs.follow import INTERVAL, INTERVAL_OF_URLS, Follower
-from ..operations.runs.log import ATTEMPTS, LogRow, RunLog
+from ..operations.runs.listing import ATTEMPTS_OF_EMPTY
+from ..operations.runs.log import LogRow, RunLog
 from ..operations.runs.state import places_of
 from ..operations.select.selection import NothingSelectedError, Selection
 from .calls import collecting, lent, location, public, selection
@@ -144,7 +145,8 @@ def _look(
         run = RunLog(directory(), options.selection, curve, values=options.values, workers=workers)
         with reporter.progress(run.nbytes, run.directory.path.absolute().name) as advance:
             rows = list(run.rows(advance))
-        if rows or not run.directory.members or attempt == ATTEMPTS:
+        is_empty = not run.directory.members and not run.directory.has_lost
+        if rows or is_empty or attempt == ATTEMPTS_OF_EMPTY:
             return run, rows
         attempt += 1
 

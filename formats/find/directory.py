@@ -235,6 +235,8 @@ class Directory:
         self.path = path
         self._notes: list[str] = []
         self._listings: list[str] = []
+        self.has_lost = False
+        """Whether a checkpoint was deleted before it was looked at."""
         is_state = orbax_location(path) is None  # it has a file of this name, too
         self.state = self._read_state(state_path or (path / FILE_NAME)) if is_state else None
         if self.state is None or path.store.lists_first:
@@ -338,6 +340,7 @@ class Directory:
                     self._listings.append(location.head)
                     return None
         except CheckpointNotFoundError:
+            self.has_lost = True
             return None
         except Exception as raised:
             caught = as_ours(raised, location.head)
@@ -346,6 +349,7 @@ class Directory:
             error = caught
         entry = location.store.stat(location.head, follow=error is None)
         if entry is None:
+            self.has_lost = True
             return None
         return Member(location, location.path.relative_to(self.path), entry.modified, error)
 

@@ -12,6 +12,7 @@ import pytest
 
 import formats
 from ckpt_cli.operations.runs import listing
+from formats.find.directory import Directory
 from formats.tf.run.state_file import StateFile
 from tests.support import data_path, write_bundle
 
@@ -219,6 +220,29 @@ def test_a_checkpoint_that_goes_away_between_listing_and_opening(
     result = ckpt("ls", "--json", run)
     assert (result.code, result.err) == (0, "")
     assert [row["name"] for row in result.json["checkpoints"]] == ["model.ckpt-200"]
+
+
+@pytest.mark.parametrize("command", [("ls", "--json"), ("log", "--json")])
+def test_checkpoints_that_were_all_replaced_since_their_names_were_read(
+    command: tuple[str, ...], tmp_path: Path, ckpt: Callable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The command said that the directory had none."""
+    write_bundle(str(tmp_path / "c-1"), {"w": np.zeros(2, np.float32)})
+    places = Directory.places
+    steps = [1]
+
+    def replaced(directory: Directory) -> list:
+        found = places(directory)
+        if len(steps) < 5:
+            steps.append(len(steps) + 1)
+            for end in (".index", ".data-00000-of-00001"):
+                os.rename(tmp_path / f"c-{steps[-2]}{end}", tmp_path / f"c-{steps[-1]}{end}")
+        return found
+
+    monkeypatch.setattr(Directory, "places", replaced)
+    result = ckpt(*command, tmp_path)
+    assert result.code == 0, result.err
+    assert [row["name"] for row in result.json["checkpoints"]] == ["c-5"]
 
 
 @pytest.mark.parametrize("command", [("ls", "--json"), ("log", "--json")])

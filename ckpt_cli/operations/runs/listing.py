@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 _ATTEMPTS = 3
 """How often a directory is looked at whose checkpoints go away meanwhile."""
 
+ATTEMPTS_OF_EMPTY = 10
+"""The same if all of its checkpoints were deleted meanwhile: a listing without any would be wrong."""
+
 MOST_NAMED = 100
 """Checkpoints named of those that share a file with one: all of ten thousand would be a list for each."""
 
@@ -144,11 +147,11 @@ def directory_document(
     As many processes as there are `jobs` open the checkpoints of a large directory.
     With `recursive`, no note says what is in the directories below, which are listed, too.
     """
-    for _ in range(_ATTEMPTS - 1):
+    for attempt in range(1, ATTEMPTS_OF_EMPTY + 1):
         found, complete = _directory_document(path, long=long, recursive=recursive, jobs=jobs)
-        if complete:
-            return found
-    return _directory_document(path, long=long, recursive=recursive, jobs=jobs)[0]
+        if complete or (attempt >= _ATTEMPTS and found[0]["checkpoints"]):
+            break
+    return found
 
 
 def _directory_document(
@@ -165,6 +168,8 @@ def _directory_document(
             continue
         rows.append((row.fields, row.files))
         warnings += row.warnings
+    if not rows and directory.has_lost:
+        complete = False
     _count_shared_bytes(rows)
     latest = directory.latest
     if directory.latest_flaw is not None:
