@@ -13,6 +13,7 @@ training continues from it exactly where it stopped.
     datasets iterators                      tf.data
     keras                                   layers, models, optimizers
     graphs estimator feature_column         tf.estimator, imported when it is asked for
+    deferred sessions                       the graphs and the sessions of TensorFlow 1
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ import importlib
 import warnings
 
 from . import compat, data, debugging, dispatch, errors, keras, linalg, math, nest, nn, ops, random, train
+from .deferred import Graph
 from .dtypes import (
     DType,
     as_dtype,
@@ -46,6 +48,7 @@ from .functions import *  # noqa: F403
 from .functions import __all__ as _functions
 from .further import *  # noqa: F403
 from .further import IN_TF as _FURTHER
+from .graphs import current
 from .indexed_slices import IndexedSlices
 from .memory import keep_freed
 from .module import Module
@@ -70,9 +73,10 @@ __version__ = "2.15.0"
 """The version whose behaviour is followed."""
 
 __all__ = [  # noqa: PLE0604
-    "DType", "GradientTape", "IndexedSlices", "Module", "Tensor", "TensorArray", "TensorShape", "TensorSpec",
-    "UnconnectedGradients", "Variable", "as_dtype", "bfloat16", "bool", "compat", "complex64", "complex128",
-    "data", "debugging", "double", "errors", "executing_eagerly", "float16", "float32", "float64", "half",
+    "DType", "GradientTape", "Graph", "IndexedSlices", "Module", "Tensor", "TensorArray", "TensorShape",
+    "TensorSpec", "UnconnectedGradients", "Variable", "as_dtype", "bfloat16", "bool", "compat", "complex64",
+    "complex128", "data", "debugging", "double", "errors", "executing_eagerly", "float16", "float32",
+    "float64", "half",
     "int8", "int16", "int32", "int64", "keras", "linalg", "math", "name_scope", "nest", "newaxis", "nn",
     "ops", "random", "string", "train", "uint8", "uint16", "uint32", "uint64", "variant", *_functions,
     *_FURTHER,
@@ -90,5 +94,5 @@ def __getattr__(name: str) -> object:
 
 
 def executing_eagerly() -> object:
-    """Return True: there is nothing else here."""
-    return True
+    """Return whether no graph of a Session is open."""
+    return not isinstance(current(), Graph)

@@ -51,17 +51,19 @@ class ExponentialMovingAverage:
                 raise TypeError(f"The variables must be half, float, or double: {variable.name}")
             if id(variable) not in self._averages:
                 with name_scope(None):
-                    made = Variable(variable, trainable=False, name=self.average_name(variable))
+                    first = (graphs.current() or graphs.DEFAULT).first(variable)
+                    made = Variable(first, trainable=False, name=self.average_name(variable))
                 self._averages[id(variable)] = variable, made
         decay = cast(as_tensor(self._decay), "float32")
         if self._num_updates is not None:
             count = cast(self._num_updates, "float32")
             decay = minimum(decay, (1.0 + count) / (10.0 + count))
+        changes: list[Any] = []
         for variable in given:
             average = self.average(variable)
             assert average is not None
-            average.assign_sub((average - variable) * cast(1.0 - decay, variable.dtype))
-        return group()
+            changes.append(average.assign_sub((average - variable) * cast(1.0 - decay, variable.dtype)))
+        return group(*changes)
 
     def average(self, var: Any) -> Variable | None:
         """Return the variable with the average of a variable, None for one without."""

@@ -31,10 +31,9 @@ from .functions import clip_by_norm, concat
 from .keras.initializers import TruncatedNormal, Zeros
 from .names import name_scope, unique_name
 from .nn import bias_add
-from .ops.picking import _segments
 from .reader import load_checkpoint
 from .shaping import reshape
-from .tensor import OPERATIONS, define
+from .tensor import OPERATIONS
 from .unknown import absent, refuse
 from .variable import Variable
 
@@ -51,13 +50,6 @@ __all__ = [
 ]  # fmt: skip
 
 _op = OPERATIONS
-define(
-    "pooled",
-    lambda data, rows, like: _segments(data, rows, len(like)),
-    lambda g, out, data, rows, like: _op["segments_back"](g, rows),
-    None,
-    None,
-)
 
 
 _Column = NumericColumn | DenseColumn | CategoricalColumn

@@ -18,6 +18,7 @@ from .creation import constant, eye, fill, linspace, ones, ones_like, range, zer
 from .errors import InvalidArgumentError
 from .function import function
 from .indexed_slices import IndexedSlices, map_values
+from .nest import flatten
 from .ops.elementwise import cast, where
 from .ops.neural import keep_logits
 from .ops.reductions import integer, reduced
@@ -308,8 +309,13 @@ def assert_equal(
 
 
 def group(*inputs: Any, **kwargs: Any) -> Any:
-    """Return nothing, or what stands for it in a graph: its arguments have been done when it is called."""
-    return graphs.Done() if graphs.current() is not None else None
+    """Return nothing, or an operation in a graph; eagerly the arguments have been done when it is called."""
+    if graphs.current() is None:
+        return None
+    done = [one for one in flatten(inputs) if isinstance(one, graphs.Done)]
+    tensors = [as_tensor(one) for one in flatten(inputs) if not isinstance(one, graphs.Done)]
+    needs = [need for one in done for need in one.needs]
+    return graphs.Done((*tensors, *needs), tuple(first for one in done for first in one.initial))
 
 
 def print(*inputs: Any, output_stream: Any = None, sep: str = " ", end: str = "\n", **kwargs: Any) -> None:

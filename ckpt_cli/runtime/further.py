@@ -197,7 +197,7 @@ def count_nonzero(
     input: Any, axis: Any = None, keepdims: Any = None, dtype: Any = dtypes.int64, name: str | None = None
 ) -> Tensor:
     x = as_tensor(input)
-    nonzero = x != as_tensor(_op["zeros_like"](x))
+    nonzero = _op["not_equal"](x, _op["zeros_like"](x))
     return cast(reduce_sum(cast(nonzero, "int64"), axis, bool(keepdims)), dtype)
 
 
@@ -350,5 +350,7 @@ def device(device_name: Any) -> Any:
 
 
 def control_dependencies(control_inputs: Any) -> Any:
-    """Return a context without effect: operations run in the order of the program."""
-    return contextlib.nullcontext(control_inputs)
+    """Return a context, without effect eagerly: operations run in the order of the program."""
+    from .deferred import control
+
+    return control(control_inputs)

@@ -21,11 +21,20 @@ from .names import fresh_names
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["DEFAULT", "Done", "Graph", "current"]
+__all__ = ["DEFAULT", "Done", "Graph", "current", "default_session", "open_sessions", "session_of"]
 
 
 class Done:
-    """An operation without a value, in a graph where everything is done when it is called."""
+    """An operation without a value: where everything is done when it is called, it is done already.
+
+    In a graph of TensorFlow 1 a Session computes `needs` and gives `initial` variables their first values.
+    """
+
+    def __init__(self, needs: tuple[Any, ...] = (), initial: tuple[Any, ...] = ()) -> None:
+        self.needs, self.initial = needs, initial
+
+    def run(self, feed_dict: Any = None, session: Any = None) -> None:
+        session_of(session).run(self, feed_dict)
 
     def __repr__(self) -> str:
         return "<tf.Operation>"
@@ -49,12 +58,17 @@ class Graph:
     @contextlib.contextmanager
     def opened(self) -> Iterator[Graph]:
         """Make this the graph that variables belong to, with names and scopes of its own."""
+        from .tensor import observers
+
+        outer = observers[:]
+        observers[:] = [one for one in outer if one not in (_open[-1:] and (_open[-1], _open[-1].tape))]
         _open.append(self)
         try:
             with fresh_names():
                 yield self
         finally:
             _open.pop()
+            observers[:] = outer
 
     def add(self, variable: Any, name: str) -> str:
         """Take in a variable that is being made; return its name, a number added where it is taken."""
@@ -72,6 +86,24 @@ class Graph:
         self.variables.append(variable)
         self._initial.append(variable._value)
         return unique
+
+    def take_variable(self, variable: Any, initial: Any) -> None:
+        """Note a variable that is made."""
+
+    def mark(self) -> int:
+        return 0
+
+    def first(self, variable: Any) -> Any:
+        """Return the value that a variable begins with."""
+        return variable
+
+    def held(self, value: Any) -> Any:
+        """Return a value as an attribute of operations."""
+        return value
+
+    def _changes_since(self, mark: int) -> tuple[Any, ...]:
+        """Return what a Session computes to make the changes since a mark: here they are made."""
+        return ()
 
     def finalize(self) -> None:
         """Take in no more variables."""
@@ -111,3 +143,20 @@ _open: list[Graph] = []
 def current() -> Graph | None:
     """Return the graph that is open, None where computing is eager."""
     return _open[-1] if _open else None
+
+
+open_sessions: list[Any] = []
+
+
+def default_session() -> Any:
+    return open_sessions[-1] if open_sessions else None
+
+
+def session_of(session: Any) -> Any:
+    found = session or default_session()
+    if found is None:
+        raise ValueError(
+            "Cannot evaluate tensor using `eval()`: No default session is registered. Use `with "
+            "sess.as_default()` or pass an explicit session to `eval(session=sess)`"
+        )
+    return found

@@ -14,7 +14,7 @@ import copy
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .nest import flatten, map_structure
-from .tensor import Operation, Tensor, as_tensor, observers
+from .tensor import Operation, Tensor, as_tensor, observers, raw_value
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,18 +29,17 @@ class _Step(NamedTuple):
     attributes: dict[str, Any]
     changed: Any = None  # the variable that the step gives another value
     read: Any = None  # the variable whose value the step is
+    after: tuple[int, ...] = ()  # the values that must be there before
 
 
 class Program:
     """A recorded function: call it with values of the same structure, of any batch size."""
 
     records_shapes = True
+    used: set[int]  # the places that a reduced program needs
 
     def __init__(self, function: Callable[..., Any], *arguments: Any) -> None:
-        self._steps: list[_Step] = []
-        self._places: dict[int, int] = {}
-        self._kept: list[Any] = []
-        self._values: list[Any] = []
+        self._begin()
         arguments = map_structure(as_tensor, arguments)
         self._arguments = [self._place(tensor) for tensor in flatten(arguments)]
         observers.append(self)
@@ -50,17 +49,23 @@ class Program:
             observers[:] = [observer for observer in observers if observer is not self]
         self._answer = map_structure(self._leaf, self.result)
 
+    def _begin(self) -> None:
+        self._steps: list[_Step] = []
+        self._places: dict[int, int] = {}
+        self._kept: list[Any] = []
+        self._values: list[Any] = []
+
     def _place(self, tensor: Any) -> int:
         """Return the number of a tensor's value; one that no step made is a constant."""
         number = self._places.get(id(tensor))
         if number is None:
             number = self._places[id(tensor)] = len(self._values)
             self._kept.append(tensor)
-            self._values.append(tensor._value)
+            self._values.append(raw_value(tensor))
         return number
 
     def _leaf(self, value: Any) -> tuple[int | None, Any]:
-        return (self._place(value), None) if value.__class__ is Tensor else (None, value)
+        return (self._place(value), None) if isinstance(value, Tensor) else (None, value)
 
     def observe(self, operation: Operation, inputs: Any, outputs: Any, attributes: dict[str, Any]) -> None:
         """Note an operation that was run."""
@@ -73,16 +78,19 @@ class Program:
         """Note that a variable was read."""
         self._steps.append(_Step(lambda: variable._value, (), (self._place(output),), {}, read=variable))
 
-    def narrowed(self, result: Any, changes: Callable[[Any, bool], bool]) -> Program:
+    def narrowed(
+        self, result: Any, changes: Callable[[Any, bool], bool], fed: tuple[int, ...] | None = None
+    ) -> Program:
         """Return a program with another result, tensors of the recording, that runs only what it needs.
 
         Variables are changed only if `changes` returns true for a variable; it also gets whether the result
-        needs its value afterwards.
+        needs its value afterwards. With `fed`, the arguments are the values at these places.
         """
         other = copy.copy(self)
+        given = set(fed or ())
         other.result = result
         other._answer = map_structure(self._leaf, result)
-        needed = {self._place(leaf) for leaf in flatten(result) if leaf.__class__ is Tensor}
+        needed = {self._place(leaf) for leaf in flatten(result) if isinstance(leaf, Tensor)} - given
         read: set[int] = set()
         steps = []
         for step in reversed(self._steps):
@@ -90,9 +98,11 @@ class Program:
             is_wanted = changed is not None and changes(changed, id(changed) in read)
             if is_wanted or not needed.isdisjoint(step.outputs):
                 steps.append(step)
-                needed.update(step.inputs)
+                needed.update({*step.inputs, *step.after} - given)
                 read.add(id(step.read))
-        other._steps = steps[::-1]
+        if fed is not None:
+            other._arguments, other._values = list(fed), self._values[:]
+        other._steps, other.used = steps[::-1], needed
         return other
 
     def __call__(self, *arguments: Any) -> Any:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "OPERATIONS", "Operation", "Tensor", "TensorLike", "TensorShape", "as_tensor", "convert_to_tensor",
-    "define", "identity", "is_tensor", "observers", "static_index",
+    "define", "identity", "is_tensor", "observers", "raw_value", "static_index",
 ]  # fmt: skip
 
 Rule = Callable[..., Any]
@@ -174,8 +174,9 @@ class Tensor(TensorLike):
     activation made the value of logits.
     """
 
-    __slots__ = ("__weakref__", "_keras_logits", "_keras_mask", "_value")
+    __slots__ = ("__weakref__", "_graph", "_keras_logits", "_keras_mask", "_value")
 
+    _graph: Any
     _keras_logits: Any
     _keras_mask: Any
 
@@ -223,7 +224,11 @@ def shown(tensor: TensorLike, text_of: Callable[[Any], str] = repr) -> str:
     return f"\n{text}" if "\n" in text else text
 
 
-_value_of = attrgetter("_value")
+raw_value: Callable[[Any], Any] = vars(Tensor)["_value"].__get__
+"""The value of a tensor, of one of a graph the example that it was recorded with."""
+
+_value_of: Callable[[Any], Any] = attrgetter("_value")
+"""Returns values for operations; it is `raw_value`, which is slower, if a graph of a Session is open."""
 _BOOL = np.dtype(np.bool_)
 
 observers: list[Any] = []

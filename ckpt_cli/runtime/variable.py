@@ -15,7 +15,7 @@ from .errors import InvalidArgumentError
 from .names import fresh_counts, scoped
 from .reader import cpp_name
 from .shapes import TensorShape
-from .tensor import OPERATIONS, Tensor, TensorLike, as_tensor, observers, shown, static_index
+from .tensor import OPERATIONS, Tensor, TensorLike, as_tensor, observers, raw_value, shown, static_index
 from .trackable import Trackable
 from .unknown import refuse
 
@@ -101,7 +101,8 @@ class Variable(TensorLike, Trackable):
         if callable(initial_value):
             initial_value = initial_value()
         wanted = dtypes.as_numpy(dtype) if dtype is not None else None
-        value = as_tensor(initial_value, wanted)._value
+        initial = as_tensor(initial_value, wanted)
+        value = raw_value(initial)
         if wanted is not None and value.dtype != wanted:
             raise ValueError(
                 f"initial_value: Tensor conversion requested dtype {dtypes.as_dtype(wanted).name} for Tensor "
@@ -125,6 +126,8 @@ class Variable(TensorLike, Trackable):
         self._trainable = True if trainable is None else bool(trainable)
         self._unique_id = f"{self._shared_name}_{next(_ids)}"
         self.constraint = constraint
+        if graph is not None:
+            graph.take_variable(self, initial)
 
     @property
     def name(self) -> str:
@@ -204,7 +207,10 @@ class Variable(TensorLike, Trackable):
         if tensor is None or tensor._value.shape != self._value.shape:
             tensor = self._prepared(value, what)
         self._about_to_change()
-        OPERATIONS[what](tensor, variable=self)
+        return self._changed(OPERATIONS[what](tensor, variable=self), read_value)
+
+    def _changed(self, tensor: Tensor, read_value: bool) -> Any:
+        """Return what a change returns, of whose operation a tensor is the result."""
         return self if read_value else None
 
     def assign(
@@ -225,8 +231,10 @@ class Variable(TensorLike, Trackable):
 
     def _scattered(self, indices: Any, updates: Any, how: str) -> Variable:
         self._about_to_change()
-        OPERATIONS["scatter_nd"](as_tensor(updates, self._value.dtype), indices, variable=self, how=how)
-        return self
+        made = OPERATIONS["scatter_nd"](
+            as_tensor(updates, self._value.dtype), indices, variable=self, how=how
+        )
+        return self._changed(made, True)
 
     scatter_nd_update, scatter_update = _scatters("update")
     scatter_nd_add, scatter_add = _scatters("add")

@@ -116,3 +116,24 @@ def go_on(tf, name, directory, steps, v1=False):
     estimator = kind(feature_columns=columns(tf), model_dir=directory, **arguments)
     estimator.train(lambda: data(tf, labels), steps=steps)
     return values(tf, directory)
+
+
+def session(tf, folder, steps, restores):
+    """Train in a Session, from the latest checkpoint or from the start; return what is saved."""
+    v1 = tf.compat.v1
+    with tf.Graph().as_default():
+        x, y = v1.placeholder(tf.float32, [None, 2]), v1.placeholder(tf.float32, [None])
+        start = tf.constant([[0.5, -1.0, 0.25], [1.0, 0.75, -0.5]])
+        w, b = v1.get_variable("w", initializer=start), v1.get_variable("b", initializer=tf.constant([0.1]))
+        out = tf.reduce_sum(tf.tanh(x @ w), 1) + b
+        step = v1.train.get_or_create_global_step()
+        train = v1.train.AdamOptimizer(0.05).minimize(tf.reduce_mean((out - y) ** 2), global_step=step)
+        saver = v1.train.Saver()
+        with v1.Session() as sess:
+            sess.run(v1.global_variables_initializer())
+            if restores:
+                saver.restore(sess, tf.train.latest_checkpoint(folder))
+            for _ in range(steps):
+                sess.run(train, {x: FEATURES["x"], y: LABELS["value"]})
+            saver.save(sess, os.path.join(folder, "model.ckpt"), global_step=step)
+    return values(tf, folder)

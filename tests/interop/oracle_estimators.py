@@ -82,7 +82,15 @@ def train(model_dir, steps):
 
 def go_on(name, directory, steps, v1):
     """Train a canned Estimator further; return the dtype, shape and values of all in its checkpoint."""
-    found = estimating.go_on(tf, name, directory, steps, v1)
+    return _told(estimating.go_on(tf, name, directory, steps, v1))
+
+
+def session(folder, steps, restores):
+    """Train in a Session, and return the same."""
+    return _told(estimating.session(tf, folder, steps, restores))
+
+
+def _told(found):
     return {
         key: [value.dtype.name, list(value.shape), value.ravel().tolist()] for key, value in found.items()
     }

@@ -147,9 +147,27 @@ def test_each_continues_the_others_runs(
         shutil.copytree(tmp_path / begun, tmp_path / f"{begun}_again")
         mine = estimating.go_on(tf, name, str(tmp_path / begun), 3, v1)
         expected = theirs(f"{begun}_again", 3)
-        assert mine["global_step"] == 5
-        assert mine.keys() == expected.keys()
-        for key, value in mine.items():
-            dtype, shape, elements = expected[key]
-            assert [value.dtype.name, list(value.shape)] == [dtype, shape], key
-            np.testing.assert_allclose(value.ravel(), elements, rtol=1e-5, atol=1e-6, err_msg=key)
+        assert_the_same(mine, expected)
+
+
+def assert_the_same(mine: dict[str, np.ndarray], expected: dict[str, list]) -> None:
+    assert mine["global_step"] == 5
+    assert mine.keys() == expected.keys()
+    for key, value in mine.items():
+        dtype, shape, elements = expected[key]
+        assert [value.dtype.name, list(value.shape)] == [dtype, shape], key
+        np.testing.assert_allclose(value.ravel(), elements, rtol=1e-5, atol=1e-6, err_msg=key)
+
+
+def test_each_continues_the_others_sessions(old_tensorflow: TensorFlow, tmp_path: Path) -> None:
+    def theirs(run: str, steps: int, restores: bool) -> dict[str, list]:
+        return old_tensorflow.ask(
+            "estimators", "session", folder=str(tmp_path / run), steps=steps, restores=restores
+        )
+
+    theirs("tensorflow", 2, False)
+    estimating.session(tf, str(tmp_path / "runtime"), 2, False)
+    for begun in ("tensorflow", "runtime"):
+        shutil.copytree(tmp_path / begun, tmp_path / f"{begun}_again")
+        mine = estimating.session(tf, str(tmp_path / begun), 3, True)
+        assert_the_same(mine, theirs(f"{begun}_again", 3, True))

@@ -93,6 +93,7 @@ def table() -> str:
         "checkpoints": "What programs do around checkpoints",
         "further": "Functions that few programs use, derivatives",
         "guides": "TensorFlow's guides to checkpoints, cell by cell",
+        "sessions": "Sessions and graphs of TensorFlow 1",
         "estimators": "Canned Estimators, warm starts, feature columns",
         "shown": "What is printed: tensors, progress, summaries",
         "extremes": "Wrong arguments, extreme values",

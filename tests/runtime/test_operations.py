@@ -139,6 +139,7 @@ CASES = {
     "scattered": ([away_from_zero(2, 3), np.array([[1], [1]])], {"shape": (2, 3)}),
     "tensor_scatter": ([away_from_zero(3), away_from_zero(2), np.array([[2], [0]])], {"how": "update"}),
     "segments": ([away_from_zero(3, 2), np.array([1, -1, 1])], {"count": 2}),
+    "pooled": ([away_from_zero(3, 2), np.array([1, -1, 1]), np.zeros(2)], {}),
     "segments_back": ([away_from_zero(2, 2), np.array([1, -1, 1])], {}),
 }
 CONSTANTS = {"held"}

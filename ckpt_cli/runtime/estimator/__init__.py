@@ -1,6 +1,6 @@
 """tf.estimator: models that live in a directory.
 
-spec run_config        what a model_fn and a run are told and tell
+spec run_config        the arguments and results of a model_fn, and the options of a run
 estimator              train, evaluate, predict
 inputs recording       batches, and the model_fn that is run for each
 session hooks saving   the loop, what is called around a step, what is left on disk

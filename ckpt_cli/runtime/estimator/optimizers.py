@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .. import graphs
+from ..deferred import control
 from ..indexed_slices import dense
 from ..keras.optimizers.arguments import check_ftrl
 from ..keras.optimizers.gradients import apply_by_rows, computed, present
@@ -98,14 +99,16 @@ class Optimizer:
         self, grads_and_vars: Iterable[tuple[Any, Any]], global_step: Any = None, name: str | None = None
     ) -> Any:
         """Take one step, and count it in `global_step`."""
-        pairs = present(grads_and_vars)
-        self._prepare([variable for _, variable in pairs])
-        for gradient, variable in pairs:
-            self._update(gradient, variable)
-        self._finish()
-        if global_step is not None:
-            global_step.assign_add(1)
-        return graphs.Done()
+        graph, pairs = graphs.current() or graphs.DEFAULT, present(grads_and_vars)
+        mark = graph.mark()
+        with control(()):
+            self._prepare([variable for _, variable in pairs])
+            for gradient, variable in pairs:
+                self._update(gradient, variable)
+            self._finish()
+            if global_step is not None:
+                global_step.assign_add(1)
+        return graphs.Done(graph._changes_since(mark))
 
     def minimize(
         self, loss: Any, global_step: Any = None, var_list: Any = None, gate_gradients: int = 1,
@@ -126,6 +129,10 @@ class Optimizer:
 
 def _now(value: Any) -> Any:
     """Return a hyperparameter as it is in this step: functions are called."""
+    return (graphs.current() or graphs.DEFAULT).held(_called(value))
+
+
+def _called(value: Any) -> Any:
     return value() if callable(value) else value
 
 
@@ -135,7 +142,7 @@ class GradientDescentOptimizer(Optimizer):
         self._rate = learning_rate
 
     def _update(self, gradient: Any, variable: Any) -> None:
-        variable.assign_sub(_now(self._rate) * dense(gradient))
+        variable.assign_sub(_called(self._rate) * dense(gradient))
 
 
 class MomentumOptimizer(Optimizer):
@@ -202,8 +209,8 @@ class AdamOptimizer(Optimizer):
         )  # fmt: skip
 
     def _finish(self) -> None:
-        self._power1.assign(self._power1 * _now(self._beta1))
-        self._power2.assign(self._power2 * _now(self._beta2))
+        self._power1.assign(self._power1 * _called(self._beta1))
+        self._power2.assign(self._power2 * _called(self._beta2))
 
 
 class FtrlOptimizer(Optimizer):

@@ -9,6 +9,7 @@ every variable with the checkpoint before it changes the first. tensorflow/pytho
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import math
 import os
@@ -19,16 +20,20 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from formats.location import parse_location
+from formats.model.object_keys import VARIABLE_VALUE
 from formats.store.base import FILE
 from formats.tf.run.state_file import FILE_NAME
 
 from .. import graphs
 from ..checkpoint import read_into, write_checkpoint
+from ..compat.v1.train import global_step as step_of
 from ..compat.v1.train import remove_checkpoint
 from ..errors import InvalidArgumentError, NotFoundError
 from ..reader import checkpoint_exists, cpp_name, opened
 from ..saving import NamedArray, save_arrays
+from ..sessions import Session
 from ..state_file import get_checkpoint_state, update_state_file
+from ..tensor import TensorLike
 from ..unknown import refuse
 from ..variable import Variable
 
@@ -119,11 +124,14 @@ class _Keeper(ABC):
         path, state = os.fspath(save_path), latest_filename or FILE_NAME
         if os.path.dirname(state):
             raise ValueError("'latest_filename' must not contain path components")
+        if isinstance(global_step, TensorLike):
+            global_step = step_of(sess, global_step)
         if global_step is not None:
             path = f"{path}-{int(global_step):0{self._step_digits}d}"
         elif os.path.basename(path) == state:
             raise ValueError(f"'latest_filename' collides with 'save_path': '{state}' and '{path}'")
-        self._write(path)
+        with _values_of(sess):
+            self._write(path)
         if write_state:
             gone = self._note(path)
             update_state_file(os.path.dirname(path), path, self.last_checkpoints or [path], name=state)
@@ -154,9 +162,11 @@ class _Keeper(ABC):
             raise ValueError("Can't load save_path when it is None.")
         path = os.fspath(save_path)
         # Within a graph an Estimator looks for another where one was deleted meanwhile: NotFoundError.
-        if graphs.current() is None and not checkpoint_exists(path):
+        is_estimators = graphs.current() is not None and not isinstance(sess, Session)
+        if not is_estimators and not checkpoint_exists(path):
             raise ValueError(f"The passed save_path is not a valid checkpoint: {path}")
-        self._read(path)
+        with _values_of(sess):
+            self._read(path)
         self.restored_from = parse_location(path).real()
 
     @abstractmethod
@@ -232,7 +242,10 @@ class Saver(_Keeper):
         return dict(sorted(found.items()))
 
     def _write(self, path: str) -> None:
-        tensors = [NamedArray(key, variable._value) for key, variable in self._variables().items()]
+        tensors = [
+            NamedArray(key, variable._serialize()[VARIABLE_VALUE])
+            for key, variable in self._variables().items()
+        ]
         save_arrays(path, "tf-name", tensors)
 
     def _read(self, path: str) -> None:
@@ -244,6 +257,11 @@ class Saver(_Keeper):
         for name, variable in variables.items():
             value = np.asarray(values[name])
             variable._set(value.reshape(variable._value.shape) if self._is_reshaping else value)
+
+
+def _values_of(sess: Any) -> Any:
+    """Return a context in which variables have the values of a Session, and one keeps those they get."""
+    return sess.values() if isinstance(sess, Session) else contextlib.nullcontext()
 
 
 def _by_name(variables: Iterable[Any]) -> dict[str, Any]:

@@ -95,7 +95,7 @@ def sparse_categorical_crossentropy(
         label = _op["squeeze"](label, axis=-1)
     if ignore_class is None:
         return _op["sparse_cross_entropy"](logits, label)
-    counts = label != ignore_class
+    counts = OPERATIONS["not_equal"](label, ignore_class)
     logits = where(_op["expand_dims"](counts, axis=-1), logits, 0.0)
     found = where(counts, _op["sparse_cross_entropy"](logits, where(counts, label, 0)), 0.0)
     hang_mask(found, counts)

@@ -130,6 +130,13 @@ def _segments_back(g: Any, ids: Any) -> Any:
 
 
 define("segments", _segments, lambda g, out, data, ids, count: _op["segments_back"](g, ids), None)
+define(
+    "pooled",
+    lambda data, ids, like: _segments(data, ids, len(like)),
+    lambda g, out, data, ids, like: _op["segments_back"](g, ids),
+    None,
+    None,
+)
 define("segments_back", _segments_back, lambda h, out, g, ids: _op["segments"](h, ids, count=len(g)), None)
 
 

@@ -1,7 +1,7 @@
 """tf.compat.v1: the names that programs of the first version still use.
 
-There are no sessions here, and the values of a graph are eager. Everything that a call of an Estimator's
-`model_fn` makes is still noted in a graph (`graphs`), for collections and for optimizers that differentiate
+Sessions and their graphs are in `sessions`. In a call of an Estimator's `model_fn` values are eager, and
+everything that it makes is noted in a graph (`graphs`), for collections and for optimizers that differentiate
 without a tape.
 """
 
@@ -12,19 +12,33 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from ... import graphs, keras
+from ...deferred import (
+    Graph,
+    default_graph,
+    disable_eager_execution,
+    placeholder,
+    placeholder_with_default,
+    reset_default_graph,
+)
 from ...functions import *  # noqa: F403
 from ...functions import __all__ as _functions
+from ...further import control_dependencies
 from ...names import current_scope, name_scope, scoped, unique_name
+from ...nest import flatten
+from ...sessions import InteractiveSession, Session
 from ...signatures import with_signature
-from ...tensor import Tensor
+from ...tensor import Tensor, as_tensor
 from ...unknown import absent, refuse
 from ...variable import Variable
 from . import nn, train
 
 __all__ = [  # noqa: PLE0604
-    "GraphKeys", "Variable", "add_to_collection", "assign", "assign_add", "assign_sub", "get_collection",
-    "get_variable", "global_variables", "global_variables_initializer", "keras", "newaxis", "nn",
-    "set_random_seed", "train", "trainable_variables", "variable_scope", *_functions,
+    "Graph", "GraphKeys", "InteractiveSession", "Session", "Variable", "add_to_collection", "assign",
+    "assign_add", "assign_sub", "control_dependencies", "disable_eager_execution", "disable_v2_behavior",
+    "get_collection", "get_default_graph", "get_default_session", "get_variable", "global_variables",
+    "global_variables_initializer", "gradients", "keras", "local_variables_initializer", "newaxis", "nn",
+    "no_op", "placeholder", "placeholder_with_default", "reset_default_graph", "set_random_seed", "train",
+    "trainable_variables", "variable_scope", "variables_initializer", *_functions,
 ]  # fmt: skip
 
 
@@ -209,5 +223,38 @@ def set_random_seed(seed: int) -> None:
     reset_seed(seed)
 
 
-def global_variables_initializer() -> None:
-    """Do nothing: variables have their values when they are made."""
+def variables_initializer(var_list: Any, name: str = "init") -> Any:
+    """Return the operation that gives variables of a graph their first values; eagerly they have them."""
+    return graphs.Done(initial=tuple(var_list)) if isinstance(graphs.current(), Graph) else None
+
+
+def global_variables_initializer() -> Any:
+    return variables_initializer(global_variables())
+
+
+def local_variables_initializer() -> Any:
+    return variables_initializer(get_collection(GraphKeys.LOCAL_VARIABLES))
+
+
+def no_op(name: str | None = None) -> Any:
+    return graphs.Done()
+
+
+def gradients(
+    ys: Any, xs: Any, grad_ys: Any = None, name: str = "gradients", colocate_gradients_with_ops: bool = False,
+    gate_gradients: bool = False, aggregation_method: Any = None, stop_gradients: Any = None,
+    unconnected_gradients: str = "none",
+) -> Any:  # fmt: skip
+    """Return the derivatives of the sum of `ys` by each of `xs`, in a graph."""
+    refuse("gradients", stop_gradients=stop_gradients)
+    graph, seeds = graphs.current(), grad_ys
+    if isinstance(grad_ys, list | tuple):
+        seeds = [as_tensor(one) for one in grad_ys]
+    if graph is None:
+        raise RuntimeError("tf.gradients is not supported when eager execution is enabled. Use "
+                           "tf.GradientTape instead.")  # fmt: skip
+    return graph.tape.gradient(ys, flatten(xs), seeds, unconnected_gradients)
+
+
+disable_v2_behavior = disable_eager_execution
+get_default_graph, get_default_session = default_graph, graphs.default_session

@@ -37,7 +37,7 @@ def _collected(losses: Tensor, weights: Any, collection: str | None, reduction: 
     divisors: dict[str, Any] = {
         "weighted_mean": lambda: reduce_sum(weight),
         "weighted_sum_over_batch_size": lambda: _op["size"](losses, dtype=losses._value.dtype),
-        _REDUCTION: lambda: reduce_sum(cast(weight != 0, losses.dtype)),
+        _REDUCTION: lambda: reduce_sum(cast(_op["not_equal"](weight, 0), losses.dtype)),
     }
     if reduction in divisors:
         # if all weights are zero, the loss is zero, and not 0/0

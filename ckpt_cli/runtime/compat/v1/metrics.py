@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ... import graphs
+from ...deferred import Graph
 from ...functions import reduce_sum
 from ...names import name_scope
 from ...ops.elementwise import cast
@@ -40,6 +41,8 @@ def _counter(scope: str, name: str, shape: tuple[int, ...] = ()) -> Variable:
     with name_scope(scope):
         counter = Variable(np.zeros(shape, np.float32), trainable=False, name=name)
     graph = graphs.current()
+    if isinstance(graph, Graph):
+        raise NotImplementedError(f"metrics.{scope} is not supported in a graph of a Session")
     if graph is not None:
         graph.make_local([counter])
     return counter

@@ -100,7 +100,7 @@ def get_or_create_global_step(graph: Any = None) -> Variable:
 
 
 def global_step(sess: Any, global_step_tensor: Any) -> int:
-    return int(global_step_tensor)
+    return int(sess.run(global_step_tensor) if sess is not None else global_step_tensor)
 
 
 def NewCheckpointReader(filepattern: str) -> CheckpointReader:  # noqa: N802  TensorFlow's name
