@@ -49,6 +49,16 @@ def test_tables_are_shown(tmp_path: Path) -> None:
     assert cells(Statistics(min=1.5)._repr_html_())[:2] == ["1.5", "None"]
 
 
+def test_a_long_name_leaves_room_for_the_other_columns(tmp_path: Path) -> None:
+    """A name of 300 characters pushed dtypes and shapes out of sight, and all names with them."""
+    name = "a" * 150 + "/" + "b" * 150
+    write_bundle(str(tmp_path / "long-1"), {name: np.zeros(3, np.float32), "few words / " * 20: np.zeros(2)})
+    shown = ckpt.open(tmp_path / "long-1")._repr_html_()
+    assert f'<td title="{name}">{"a" * 50}…{"b" * 50}</td>' in shown
+    assert f"<td>{'few words / ' * 20}</td>" in shown  # browsers wrap it
+    assert "[3]" in cells(shown)
+
+
 # Plots ------------------------------------------------------------------------------
 
 

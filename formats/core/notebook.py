@@ -11,6 +11,9 @@ if TYPE_CHECKING:
 MOST_ROWS = 30
 """Rows of a table that a notebook shows."""
 
+_LONGEST = 100
+"""Characters of a word in a table."""
+
 
 def table(head: Sequence[str], rows: Iterable[Sequence[object]], total: int) -> str:
     """Return a table of the first rows, and how many there are."""
@@ -20,7 +23,15 @@ def table(head: Sequence[str], rows: Iterable[Sequence[object]], total: int) -> 
 
 
 def _cells(tag: str, cells: Sequence[object]) -> str:
-    return "".join(f"<{tag}>{escape(_printable(str(cell)))}</{tag}>" for cell in cells)
+    return "".join(_cell(tag, _printable(str(cell))) for cell in cells)
+
+
+def _cell(tag: str, text: str) -> str:
+    """Return a cell. A long word, which no browser wraps, is cut in the middle; the title has all of it."""
+    if max(map(len, text.split()), default=0) <= _LONGEST:
+        return f"<{tag}>{escape(text)}</{tag}>"
+    half = _LONGEST // 2
+    return f'<{tag} title="{escape(text)}">{escape(text[:half])}…{escape(text[-half:])}</{tag}>'
 
 
 def _printable(text: str) -> str:

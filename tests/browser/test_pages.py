@@ -795,6 +795,43 @@ def test_a_hundred_thousand_tensors(
     assert one.rows() == ["model"]
 
 
+SCROLL = """async ([selector, pixels, frames]) => {
+    const rows = document.querySelector(selector);
+    for (let at = 0; at < frames; at++) {
+        rows.scrollTop += pixels;
+        await new Promise(requestAnimationFrame);
+    }
+    return rows.scrollTop;
+}"""
+
+
+@pytest.mark.parametrize("width", [390, 1440])
+@pytest.mark.parametrize("count", [1, 3])
+def test_ten_thousand_tensors_scroll_smoothly(
+    count: int, width: int, folder: Path, made: Callable[..., str], opened: Callable[..., Opened]
+) -> None:
+    """A frame leaves time of the 16.7 ms between two: processor time, which other programs do not change much."""
+    paths = [str(folder / f"thousands-{at}") for at in range(count)]
+    names = [f"model/block_{at // 100:03}/layer_{at % 100}/attention/self/kernel" for at in range(10_000)]
+    for number, path in enumerate(paths):
+        if not os.path.exists(shard_path(path)):
+            write_bundle(path, {name: np.full(2, at + number, np.float32) for at, name in enumerate(names)})
+    page = opened(made(f"thousands-of-{count}", *paths), viewport={"width": width, "height": 900}).page
+    page.locator("#tensors .rows").scroll_into_view_if_needed()
+    session = page.context.new_cdp_session(page)
+    session.send("Performance.enable", {"timeDomain": "threadTicks"})
+
+    def busy() -> float:
+        metrics = session.send("Performance.getMetrics")["metrics"]
+        return float(next(each["value"] for each in metrics if each["name"] == "TaskDuration"))
+
+    frames, before = 120, busy()
+    assert page.evaluate(SCROLL, ["#tensors .rows", 100, frames]) == 100 * frames
+    each = 1000 * (busy() - before) / frames
+    print(f"{count} checkpoints at {width} px: {each:.1f} ms a frame")
+    assert each < 14
+
+
 _MOST_ELEMENTS = 5_000
 """Elements of a page with any number of tensors; its printed tables have up to 200 rows each."""
 
