@@ -810,7 +810,7 @@ SCROLL = """async ([selector, pixels, frames]) => {
 def test_ten_thousand_tensors_scroll_smoothly(
     count: int, width: int, folder: Path, made: Callable[..., str], opened: Callable[..., Opened]
 ) -> None:
-    """A frame leaves time of the 16.7 ms between two: processor time, which other programs do not change much."""
+    """A frame takes less processor time than the 16.7 ms between two; other programs hardly change it."""
     paths = [str(folder / f"thousands-{at}") for at in range(count)]
     names = [f"model/block_{at // 100:03}/layer_{at % 100}/attention/self/kernel" for at in range(10_000)]
     for number, path in enumerate(paths):
