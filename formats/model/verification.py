@@ -33,6 +33,9 @@ class Finding(NamedTuple):
         return f"{self.file}: {self.message}{where}"
 
 
+_CHUNK = "chunk "
+
+
 def missing_shard(path: str, count: int, noun: str, example: str) -> Finding:
     """Return the finding of a missing shard: how many tensors it held, and the name of one."""
     message = f"shard {path.rpartition('/')[2]} is missing; it should contain {counted(count, noun)}"
@@ -46,7 +49,7 @@ def by_cause(findings: Iterable[Finding]) -> tuple[Finding, ...]:
     kept: list[Finding] = []
     lost: dict[str, set[str]] = {}
     for finding in findings:
-        if finding.code == SHARD_MISSING and finding.key is not None and finding.file is not None:
+        if _is_of_shard(finding) and finding.key is not None and finding.file is not None:
             keys = lost.setdefault(finding.file, set())
             keys.add(finding.key)
             if len(keys) > 1:
@@ -54,10 +57,19 @@ def by_cause(findings: Iterable[Finding]) -> tuple[Finding, ...]:
         kept.append(finding)
     return tuple(
         missing_shard(one.file, len(lost[one.file]), "tensor", one.key)
-        if one.code == SHARD_MISSING and one.key is not None and one.file is not None
+        if _is_of_shard(one) and one.key is not None and one.file is not None
         else one
         for one in kept
     )
+
+
+def missing_chunk(cell: Iterable[int]) -> str:
+    """Return the message of a missing chunk of one tensor; its finding names the folder of the checkpoint."""
+    return f"{_CHUNK}{list(cell)} of this tensor is missing"
+
+
+def _is_of_shard(finding: Finding) -> bool:
+    return finding.code == SHARD_MISSING and not finding.message.startswith(_CHUNK)
 
 
 class Verification(NamedTuple):

@@ -17,6 +17,7 @@ from ..core.region import boxes, fill, full_index, index_shape, within
 from ..core.slicing import allocate
 from ..errors import CorruptCheckpointError
 from ..model.tensor import LazyTensor
+from ..model.verification import missing_chunk
 from ..store.ranges import DecodedRange, FileRange
 from ..store.work.workers import TASK_BYTES
 from .flax_tensors import is_plain, normalise
@@ -214,7 +215,7 @@ class ZarrTensor(LazyTensor):
                 return filled
         except ValueError as error:
             raise self._corrupt(f"chunk {list(cell)}: {error}", "tensor-size") from error
-        raise self._corrupt(f"chunk {list(cell)} is missing", "shard-missing")
+        raise self._corrupt(missing_chunk(cell), "shard-missing")
 
     def _stored(self, cell: Cell) -> bytes | None:
         """Return a chunk as it is stored; None where it is not."""

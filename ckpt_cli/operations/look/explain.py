@@ -202,12 +202,18 @@ def troubleshooting_markdown() -> str:
     return "\n".join([_INTRODUCTION, *map(_section, complaints())])
 
 
+def _in_sentence(text: str) -> str:
+    """Return a sentence without its capital, unless its first word is a name such as PeftModel."""
+    first = text.partition(" ")[0].partition(".")[0]
+    return text if first[1:] != first[1:].lower() else text[0].lower() + text[1:]
+
+
 def _section(row: Complaint) -> str:
     commands = tuple(_fill(command, _HOLES) for command in row.commands)
     legend = "; ".join(f"`{word}` is {text}" for word, text in _stand_ins(commands).items())
     parts = [f"## {_plain(row.title)}", row.meaning, "\n".join(["```sh", *commands, "```"])]
     parts += [f"{legend[0].upper()}{legend[1:]}."] if legend else []
-    parts += [f"Typical situation: {row.seen[0].lower()}{row.seen[1:]}"] if row.seen else []
+    parts += [f"Typical situation: {_in_sentence(row.seen)}"] if row.seen else []
     parts += [f"{program} says:\n\n```text\n{text}\n```" for program, text in row.quoted]
     return "\n\n".join(parts) + "\n"
 
