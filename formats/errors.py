@@ -152,7 +152,7 @@ class UnsupportedDtypeError(ConversionError):
 class DuplicateKeyError(ConversionError):
     """Two tensors would get the same key."""
 
-    usual_hints = ("use --sub, --map or --exclude to rename or leave out one of the two tensors",)
+    usual_hints = ("use --sub or --map to give one of the two tensors another key",)
 
 
 _NO_MEMORY = ("cannot allocate memory", "failed to map segment")

@@ -306,7 +306,7 @@ def _report(error: Exception, words: list[str]) -> int:
     hints = hints_for(error, words)
     if isinstance(error, click.ClickException):
         # If a hint names the right option, similar spellings are left out.
-        said = error.message if hints and isinstance(error, click.NoSuchOption) else error.format_message()
+        said = _of_option(error, hints) if isinstance(error, click.NoSuchOption) else error.format_message()
         message, code = _of_click(" ".join(said.split())), USAGE
         context = getattr(error, "ctx", None)
         if not hints and context is not None:
@@ -324,6 +324,8 @@ def _report(error: Exception, words: list[str]) -> int:
     return code
 
 
+_ALIKE = 0.7
+
 _CLICK_SAYS = (
     (re.compile(r"not a valid integer range"), "not an integer"),
     (re.compile(r"not a valid float range"), "not a number"),
@@ -331,6 +333,20 @@ _CLICK_SAYS = (
     (re.compile(r"^Missing argument 'RIGHT'\.$"), "missing argument RIGHT; diff compares two checkpoints"),
 )
 """click's words about a value, and ours."""
+
+
+def _of_option(error: click.NoSuchOption, hints: tuple[str, ...]) -> str:
+    """Return click's words without options that are hardly alike: it proposes `--match` for `--last`."""
+    import difflib
+
+    given = error.option_name.lstrip("-")
+    known = [name for name in error.possibilities or () if not hints]
+    alike = [
+        repr(name)
+        for name in known
+        if difflib.SequenceMatcher(None, given, name.lstrip("-")).ratio() >= _ALIKE
+    ]
+    return error.message + (f" Did you mean {' or '.join(alike)}?" if alike else "")
 
 
 def _of_click(text: str) -> str:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from formats.core.words import counted
-from formats.errors import CheckpointError, CorruptCheckpointError, as_ours
+from formats.errors import SHARD_MISSING, CheckpointError, CorruptCheckpointError, as_ours
 from formats.find.salvage import find_damaged
 
 from ..api.writing import Job, carry_out
@@ -166,6 +166,8 @@ def _rows(document: dict[str, Any]) -> list[tuple[object, ...]]:
     for row in document["lost"]:
         shape = ",".join(map(str, row["shape"] or ()))
         reason = row["reason"] if row["key"] else f"tensors whose keys cannot be read: {row['reason']}"
+        if row["key"] and row["code"] == SHARD_MISSING and row["file"]:
+            reason = f"shard {os.path.basename(row['file'])} is missing"
         rows.append(("lost", row["key"], row["dtype"], shape, reason))
     return rows
 

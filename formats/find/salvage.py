@@ -190,7 +190,11 @@ def _open_bundle(location: CheckpointLocation, sibling: FormatReader | None) -> 
 def _nothing(path: str, findings: list[Finding], sibling: FormatReader | None) -> CheckpointError:
     if not findings:
         return CheckpointError("the index is intact, but lists no tensors", path=path)
-    hints = ("to use another checkpoint of the same run, pass --sibling OTHER",) if sibling is None else ()
+    hints = (
+        ("to use another checkpoint of the same run, pass --sibling OTHER",)
+        if sibling is None
+        else ("name a checkpoint of the same run as OTHER; other models have other tensors",)
+    )
     message = f"no tensor can be rescued: {findings[0].message}"
     return CheckpointError(message, path=findings[0].file, offset=findings[0].offset, hints=hints)
 

@@ -201,10 +201,9 @@ class OrbaxReader(FormatReader):
             yield from verified_in_pieces(key, map(len, tensor.chunks()))
             unstored = tensor.unstored if isinstance(tensor, ZarrTensor) else 0
             if unstored:
-                message = (
-                    f"{counted(unstored, 'chunk is', 'chunks are')} not stored, "
-                    "so they are read as the fill value; they may be lost"
-                )
+                chunks = counted(unstored, "chunk is", "chunks are")
+                which = "the chunk" if unstored == 1 else "the chunks"
+                message = f"{chunks} not stored, so ckpt reads the fill value; {which} may be lost"
                 yield Verification(
                     findings=(Finding("warning", "shard-missing", message, key, self._folder),)
                 )

@@ -46,6 +46,16 @@ def age(path: Path, seconds: float) -> None:
             os.utime(os.path.join(folder, name), (then, then))
 
 
+def test_a_chunk_that_orbax_04_does_not_store_is_only_a_warning(ckpt: Callable) -> None:
+    """`verify` called it a missing shard with the name of the folder, and exited with 1."""
+    path = data_path("orbax", "old", "zarr3")
+    done = ckpt("verify", path)
+    assert done.code == 0
+    assert done.rows[0][:2] == [path, "ok"]
+    message = "1 chunk is not stored, so ckpt reads the fill value; the chunk may be lost"
+    assert done.rows[1] == [path, "warning", "shard-missing", "dense_0/bias", path, "", message]
+
+
 def test_a_directory_of_steps_is_a_run(run: Path, ckpt: Callable) -> None:
     done = ckpt("ls", "--json", run)
     assert [(row["name"], row["format"], row["step"]) for row in done.json["checkpoints"]] == [

@@ -222,7 +222,9 @@ def lay_out(reader: FormatReader, keys: Sequence[str], layout: FrameworkLayout) 
     try:
         laid = _laid_out(reader, keys, layout)
     except ModelError as error:
-        raise ConversionError(str(error), path=reader.location.path, hints=_model_hints()) from error
+        is_configured = (layout.config or keras_facts(reader.facts)).config is not None
+        hints = _model_hints()[1 if is_configured else 0 :]
+        raise ConversionError(str(error), path=reader.location.path, hints=hints) from error
     except ConversionError as error:
         error.path = error.path or reader.location.path
         raise
