@@ -255,7 +255,7 @@ class Checkpoint(PlottedTable, Mapping[str, Tensor]):
         reader, sizes = self._reader(), dict[str, int]()
         for key, spec in reader.specs.items():
             name = reader.object_paths.get(key, key)
-            layer = split_layer(name, "/" if "/" in name else ".")[0] or TOP_LEVEL
+            layer = split_layer(name)[0] or TOP_LEVEL
             sizes[layer] = sizes.get(layer, 0) + (spec.stored_nbytes or 0)
         largest = sorted(sizes.items(), key=lambda one: (-one[1], natural_order(one[0])))
         return [Bars("bytes by layer", largest, [human_size(size) for _, size in largest])]

@@ -9,7 +9,7 @@ from formats.model.object_names import plain_key
 from formats.store.work.workers import SERIAL, Workers
 
 from ..operations.compare.diff import DiffOptions, diff_pairs
-from ..operations.compare.layers import parts_of_slots
+from ..operations.compare.layers import with_kinds
 from ..operations.compare.pairs import better_by, labels, pair_up
 from ..operations.compare.thresholds import Baseline, FailOn
 from ..operations.compare.where import ChosenPairs
@@ -53,7 +53,7 @@ RULES = (
     excludes("--no-values", "--exact", "--rtol", "--atol"),
     excludes(
         "--matrix",
-        *("--where", "--sort", "--top", "--stat", "--all", "--quiet", "--find-renames", "--fail-on"),
+        *("--where", "--sort", "--top", "--stat", "--all", "--find-renames", "--fail-on"),
         *("--baseline", "--each", "--format", "--no-values", "--rtol", "--atol", "--sub", "--strip-prefix"),
         *("--add-prefix", "--map", "--config", "--layout"),
     ),
@@ -77,6 +77,8 @@ class CompareOptions(NamedTuple):
     """The order of the entries, one of ORDERS."""
     where: Where | None = None
     """Which entries are chosen."""
+    with_kinds: bool = False
+    """Whether entries have the kinds of their tensors."""
 
 
 def compare(
@@ -119,10 +121,9 @@ def compare(
         other.check_unchanged()
         if noted and settings.values:
             _note_missing((stored, other), reporter)
-        if not options.with_names:
-            return found, {}
-        slots = parts_of_slots(other) if changed is not None else parts_of_slots(one, other)
-        return found._replace(slots=slots), _names(one, other, changed)
+        if options.with_kinds:
+            found = found._replace(entries=with_kinds(found.entries, one, other))
+        return found, _names(one, other, changed) if options.with_names else {}
 
 
 def _names(left: FormatReader, right: FormatReader, changed: Renamed | None) -> dict[str, str]:

@@ -318,7 +318,7 @@ def _diff(
     name: str | None = None,
 ) -> DiffResult:
     with collecting() as collected:
-        found, names = compare(left, right, options._replace(with_names=True), collected)
+        found, names = compare(left, right, options._replace(with_names=True, with_kinds=True), collected)
         result = DiffResult(found, options, failing, name, names)
         result.notes, result.warnings = tuple(collected.notes), tuple(collected.warnings)
         return result

@@ -40,8 +40,10 @@ from ..cli.options import (
     table_options,
 )
 from ..operations.compare.diff import CHANGES, COLUMN_ALIASES, COLUMNS, ORDERS, DiffOptions
+from ..operations.compare.layers import WEIGHTS
 from ..operations.compare.measure import Tolerance
 from ..operations.compare.pairs import BY
+from ..operations.compare.ranking import is_weight
 from ..operations.compare.thresholds import Baseline, FailOn
 from ..operations.select.selection import NothingSelectedError
 from ..render import base as render
@@ -63,9 +65,18 @@ def _changes(_: click.Context, __: click.Parameter, value: str) -> FailOn:
         raise click.BadParameter(str(error)) from error
 
 
+def _is_given(context: click.Context, parameter: click.Parameter, value: Location | None) -> Location | None:
+    """Return RIGHT; say what is missing where only one checkpoint is named."""
+    if value is None and not context.resilient_parsing:
+        if context.params.get("matrix"):
+            raise click.UsageError("--matrix compares several checkpoints, and only one PATH is given")
+        raise click.MissingParameter(ctx=context, param=parameter)
+    return value
+
+
 @subcommand("diff", paged=True)
 @path_argument("left")
-@path_argument("right")
+@path_argument("right", callback=_is_given, required=False, metavar="RIGHT")
 @choosing
 @changing
 @config_option
@@ -95,7 +106,11 @@ def _changes(_: click.Context, __: click.Parameter, value: str) -> FailOn:
 )
 @click.option("--all", "everything", is_flag=True, help="Also show unchanged tensors.")
 @click.option(
-    "-q", "--quiet", is_flag=True, callback=set_quiet, help="Print nothing, and only set the exit code."
+    "-q",
+    "--quiet",
+    is_flag=True,
+    callback=set_quiet,
+    help="Print nothing, and only set the exit code.\fWith --matrix, print no notes.",
 )
 @click.option("-M", "--find-renames", is_flag=True, help="Find renamed tensors: equal bytes, different keys.")
 @click.option(
@@ -127,7 +142,8 @@ def _changes(_: click.Context, __: click.Parameter, value: str) -> FailOn:
     "--matrix",
     is_flag=True,
     help="Compare each of several PATHs with every other.\fEvery argument is a PATH. Prints ||a-b|| / ||b|| "
-    "for each pair and for each layer. Lists copies and equal layers. Exits 0.",
+    "for each pair and for each layer. Lists copies and equal layers. Optimizer slots and other state are "
+    "groups of their own. Exits 0.",
 )
 @each_option("Compare all checkpoints with the same name in two directories.")
 @recursive_option("With --each, include subdirectories.")
@@ -181,7 +197,7 @@ def command(left: Location, right: Location, **options: Any) -> int:
         _show(found, names, options)
     if not failing.fail_on.asks_values and any(entry.change == "value" for entry in found.entries):
         _hint_without_values(click.get_current_context())
-    return int(failing.fails(found))
+    return _judged(found, failing)
 
 
 def _hint_without_values(context: click.Context) -> None:
@@ -191,6 +207,16 @@ def _hint_without_values(context: click.Context) -> None:
     words, _ = without("--fail-on", context.find_root().obj or [])
     render.note("values differ, but --fail-on does not name value")
     render.note(f"to compare only keys, dtypes and shapes: {command_line(*words, '--no-values')}")
+
+
+def _judged(found: Diff, failing: Failing) -> int:
+    """Return the exit code; where no weight is farther apart than a bound, say so."""
+    met = [entry for entry in found.entries if failing.is_met(entry)]
+    if met and failing.fail_on.bounds and not any(map(is_weight, met)):
+        words = click.get_current_context().find_root().obj or []
+        render.note("only optimizer slots or other state meet --fail-on, and no weight does")
+        render.note(f"to compare only weights: {command_line(*words, '--kind', WEIGHTS)}")
+    return int(bool(met))
 
 
 def _has_form(options: dict[str, Any]) -> bool:
@@ -236,6 +262,7 @@ def _parsed(options: dict[str, Any]) -> CompareOptions:
         options["workers"],
         options["sort"] or "key",
         where,
+        with_names or _has_form(options) or bool(failing.fail_on.bounds),
     )
 
 
@@ -260,7 +287,7 @@ def _show(found: Diff, names: dict[str, str], options: dict[str, Any], prefix: t
     elif top:
         view.in_order(view.largest_first(shown)[:top], names)
     else:
-        view.by_layer(shown, names, found.slots)
+        view.by_layer(shown, names)
     render.note_hidden_rows(len(shown[top:]) if top else 0, "tensor")
     view.summary_line(found)
 
@@ -271,12 +298,16 @@ def _show(found: Diff, names: dict[str, str], options: dict[str, Any], prefix: t
 def _matrix(paths: list[Location], options: dict[str, Any]) -> int:
     """Print how far each of several checkpoints is from each other one."""
     from ..api.matrix import distances_of
+    from ..operations.compare.gaps import gaps
     from ..operations.compare.matrix import MatrixOptions
     from ..render import matrix as view
 
     chosen = selection_of({**options, "keys": ()})
-    parsed = MatrixOptions(chosen, options["by"], options["exact"], options["workers"])
-    found = distances_of(paths, parsed, SCREEN)
+    asked = MatrixOptions(chosen, options["by"], options["exact"], options["workers"])
+    found = distances_of(paths, asked, SCREEN)
+    is_read = render.is_terminal() and not (options["as_json"] or options["as_csv"])
+    for sentence in () if is_read else gaps(found):
+        render.note(sentence)
     if options["as_json"]:
         render.document(found.document())
     elif options["as_csv"]:

@@ -8,19 +8,20 @@ from typing import TYPE_CHECKING, Any
 from formats.core.words import counted, natural_order
 
 from ..operations.compare.diff import MEASURES
-from ..operations.compare.layers import layer_and_leaf
+from ..operations.compare.layers import MOST_ROWS, blocks, is_of_weights, layer_and_leaf
 from ..operations.compare.ranking import (
     distance_rank,
     is_floating,
+    is_weight,
     largest_magnitude,
     layer_weight,
     magnitude,
     norms_of_changed,
     weight,
 )
-from ..operations.look.listing import TOP_LEVEL, separator_of
+from ..operations.look.listing import TOP_LEVEL
 from . import base as render
-from .tables import Column, lay_out
+from .tables import Column, lay_out, wrapped
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -111,27 +112,24 @@ _LAYERS = (
     Column("CHANGED", right=True, worth=1, spare=True),
     Column("", worth=0, spare=True),
 )
-_MOST_LAYERS = 20
+_APART = "; layers have only weights, and names in parentheses are kinds of other tensors"
 
 
-def by_layer(
-    entries: list[DiffEntry], names: Mapping[str, str], slots: Mapping[str, tuple[str, str]]
-) -> None:
+def by_layer(entries: list[DiffEntry], names: Mapping[str, str]) -> None:
     """Print how far layers are apart, then their changes, the layer of the largest change first."""
     groups: dict[str, list[tuple[str, DiffEntry]]] = {}
-    separator = separator_of(entry.key for entry in entries)
     for entry in entries:
-        layer, leaf = layer_and_leaf(entry.key, names.get(entry.key, entry.key), slots, separator)
+        layer, leaf = layer_and_leaf(names.get(entry.key, entry.key), entry.kind)
         groups.setdefault(layer, []).append((leaf, entry))
     for members in groups.values():
         members.sort(key=lambda member: natural_order(member[0]))
         members.sort(key=lambda member: weight(member[1]), reverse=True)
     _layer_table({layer: [entry for _, entry in members] for layer, members in groups.items()})
-    largest = largest_magnitude(entries)
+    largest = _scales(entries)
     named = sorted(groups.items(), key=lambda group: natural_order(group[0]))
     ordered = sorted(named, key=lambda group: layer_weight(entry for _, entry in group[1]), reverse=True)
     shown = [member for _, members in ordered for member in members]
-    cells = [_cells(f"  {_mark(entry, leaf)}", entry, largest) for leaf, entry in shown]
+    cells = [_cells(f"  {_mark(entry, leaf)}", entry, largest[is_weight(entry)]) for leaf, entry in shown]
     laid = render.laid_out(_columns(entries), cells)
     for layer, members in ordered:
         render.title(layer or TOP_LEVEL)
@@ -140,8 +138,16 @@ def by_layer(
     render.note_hidden_columns(laid)
 
 
+def _scales(entries: Sequence[DiffEntry]) -> dict[bool, float]:
+    """Return the distance that fills a bar: of weights, and of tensors of other kinds."""
+    return {
+        are_weights: largest_magnitude(entry for entry in entries if is_weight(entry) is are_weights)
+        for are_weights in (True, False)
+    }
+
+
 def largest_first(entries: Iterable[DiffEntry]) -> list[DiffEntry]:
-    """Return entries as `by_layer` orders those of a layer."""
+    """Return the largest changes first; of changed values, those of weights before others."""
     return sorted(entries, key=weight, reverse=True)
 
 
@@ -162,27 +168,34 @@ def _columns(entries: Iterable[DiffEntry]) -> Sequence[Column]:
 def _layer_table(groups: Mapping[str, list[DiffEntry]]) -> None:
     """Print how far changed values of each layer are apart, the farthest first; of one, its tensors do."""
     found = {layer: norms_of_changed(entries) for layer, entries in groups.items()}
-    known = {layer: norms for layer, norms in found.items() if norms is not None}
+    rows_of = blocks([layer for layer, norms in found.items() if norms is not None])
+    merged: dict[str, list[DiffEntry]] = {}
+    for layer, row in rows_of.items():
+        merged.setdefault(row, []).extend(groups[layer])
+    known = {layer: norms for layer, some in merged.items() if (norms := norms_of_changed(some)) is not None}
     if len(known) < 2:
         return
-    ordered = sorted(known.items(), key=lambda item: natural_order(item[0]))
-    ordered.sort(key=lambda item: distance_rank(item[1].relative), reverse=True)
+    ordered = sorted(known, key=natural_order)
+    ordered.sort(key=lambda layer: distance_rank(known[layer].relative), reverse=True)
+    layers, others = ([each for each in ordered if is_of_weights(each) is what] for what in (True, False))
     most = max(
-        (far for _, norms in ordered if math.isfinite(far := distance_rank(norms.relative))), default=0.0
+        (far for each in layers if math.isfinite(far := distance_rank(known[each].relative))), default=0.0
     )
     rows = [
         [
             render.escape(layer or TOP_LEVEL),
-            _percent(norms.relative),
-            _cosine(norms.cosine),
-            str(sum(entry.change == "value" for entry in groups[layer])),
-            _bar(distance_rank(norms.relative), most),
+            _percent(known[layer].relative),
+            _cosine(known[layer].cosine),
+            str(sum(entry.change == "value" for entry in merged[layer])),
+            _bar(distance_rank(known[layer].relative), most) if is_of_weights(layer) else "",
         ]
-        for layer, norms in ordered[:_MOST_LAYERS]
+        for layer in [*layers[:MOST_ROWS], *others]
     ]
     render.table(_LAYERS, rows)
-    if len(ordered) > _MOST_LAYERS:
-        render.lines([f"and {counted(len(ordered) - _MOST_LAYERS, 'more layer')}"])
+    if len(layers) > MOST_ROWS:
+        render.lines([f"and {counted(len(layers) - MOST_ROWS, 'more layer')}"])
+    about = "REL: ||left - right|| / ||right|| of changed tensors"
+    render.lines(wrapped(about + (_APART if layers and others else ""), render.room()))
     render.lines([""])
 
 

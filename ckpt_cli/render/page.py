@@ -124,7 +124,7 @@ def _contents(document: dict[str, Any]) -> list[str]:
         *_warnings(document),
         *_alarm(document["broken"].values()),
         "<h2>Sizes by layer</h2>",
-        _layers(names, sizes, tensors["separator"]),
+        _layers(names, sizes),
         f"<h2>{counted(len(names), 'tensor')}, largest first</h2>",
         _table(
             ("name", "dtype", "shape", "size", "min", "max", "mean", "std", "NaN", "inf"),
@@ -180,11 +180,11 @@ def _alarm(messages: Collection[str]) -> list[str]:
     return [f'<ul class="warnings">{items}</ul>', *_left_out(len(messages))]
 
 
-def _layers(names: Sequence[str], sizes: Sequence[int], separator: str) -> str:
+def _layers(names: Sequence[str], sizes: Sequence[int]) -> str:
     """Return the sizes of layers: the part of a name before the last, or that of a slot's variable."""
     layers: dict[str, list[int]] = {}
     for name, size in zip(names, sizes, strict=True):
-        found = layers.setdefault(split_layer(name, separator)[0], [0, 0])
+        found = layers.setdefault(split_layer(name)[0], [0, 0])
         found[0] += 1
         found[1] += size
     order = sorted(layers, key=lambda layer: (-layers[layer][1], natural_order(layer)))

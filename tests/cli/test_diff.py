@@ -6,6 +6,7 @@ import json
 import math
 import os
 import re
+import shlex
 import shutil
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +15,9 @@ import pytest
 
 import ckpt_cli.runtime as tf
 from formats.tf.bundle import reader
+from tests.pages import PageSource
 from tests.support import data_path, facts, numbers, recorded_at, strings, write_bundle
+from tests.writing import save
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -439,32 +442,97 @@ def test_a_terminal_groups_by_layer_the_largest_change_first(tmp_path: Path, ter
     write_bundle(str(tmp_path / "a"), {**small, "s": strings([b"x"]), "old\x1b[2J": numbers(np.zeros(1))})
     write_bundle(str(tmp_path / "b"), {**large, "s": strings([b"y"]), "new/w": numbers(np.zeros(2))})
     result = terminal("diff", tmp_path / "a", tmp_path / "b", NO_COLOR="1")
-    summary, lines = result.out.splitlines()[1:4], result.out.splitlines()[5:-1]
+    summary, lines = result.out.splitlines()[1:4], result.out.splitlines()[6:-1]
     assert [line.split()[:2] for line in summary] == [
         ["LAYER", "REL"],
         ["far", "100%"],
         ["near", "100%"],
     ]
-    assert [line for line in lines if not line.startswith(" ")] == ["(top level)", "new", "far", "near"]
-    assert [line.split()[1] for line in lines if line.startswith("  ~")] == ["count", "s", "w", "v", "w"]
+    assert [line for line in lines if not line.startswith(" ")] == [
+        "(top level)",
+        "new",
+        "far",
+        "near",
+        "(state)",
+    ]
+    assert [line.split()[1] for line in lines if line.startswith("  ~")] == ["w", "v", "w", "count", "s"]
     assert "\x1b[2J" not in result.out
     assert "old\\x1b[2J" in result.out
     assert result.out.splitlines()[-1] == "5 changed, 1 added, 1 removed, 0 same"
     assert result.code == 1
 
 
-def test_slots_are_in_the_layer_of_their_variable(tmp_path: Path, terminal: Callable) -> None:
-    """Slots of names were layers of their own, and the first twenty rows of a summary were all of Adam."""
-    ones = np.ones(4, np.float32)
-    for name, more in (("a", 0), ("b", 1)):
-        weights = {f"net/{layer}/kernel": ones * (100 + more) for layer in ("one", "two")}
-        slots = {f"{key}/adam_{slot}": ones * (1 + 5 * more) for key in weights for slot in "mv"}
-        write_bundle(str(tmp_path / name), {**weights, **slots})
-    lines = terminal("diff", tmp_path / "a", tmp_path / "b", NO_COLOR="1").out.splitlines()
-    assert [line.split()[:2] for line in lines[2:4]] == [["net/one", "7.05%"], ["net/two", "7.05%"]]
-    assert [line.split()[1] for line in lines if line.startswith("  ~")] == [
-        *["kernel/adam_m", "kernel/adam_v", "kernel"] * 2
-    ]
+SLOTS = [
+    # format, a weight's key, its slot's key
+    ("tf-name", "{}", "{}/Adam"),
+    ("tf-name", "{}", "{}/adam_v"),
+    ("tf-v1", "{}", "{}/Momentum"),
+    ("npz", "{}", "{}/.OPTIMIZER_SLOT/optimizer/m"),
+    ("safetensors", "{}", "{}/.OPTIMIZER_SLOT/optimizer/m"),
+    ("pytorch", "model/{}", "optimizer/state/{at}/exp_avg"),
+    ("orbax", "params/{}", "opt_state/0/mu/{}"),
+    ("flax", "params/{}", "opt_state/0/nu/{}"),
+]
+
+
+@pytest.mark.parametrize(("form", "variable", "slot"), SLOTS)
+def test_slots_do_not_rank_layers(
+    form: str, variable: str, slot: str, tmp_path: Path, ckpt: Callable, terminal: Callable
+) -> None:
+    """The layer that moved less was first, because its slots had moved more."""
+    random = np.random.default_rng(0)
+    start = {key: random.normal(size=(4, 3)).astype(np.float32) for key in ("net/near/w", "net/far/w")}
+    factors = {"net/near/w": (1.01, 9), "net/far/w": (1.1, 2)}
+    sides, weights = [tmp_path / "a", tmp_path / "b"], []
+    for side, is_after in zip(sides, (False, True), strict=True):
+        tensors = {}
+        for at, (key, values) in enumerate(start.items()):
+            for name, factor in zip((variable, slot), factors[key], strict=True):
+                tensors[name.format(key, at=at)] = values * np.float32(factor if is_after else 1)
+        save(side, tensors, form)
+        weights.append(np.concatenate([tensors[variable.format(key)].astype(float) for key in start]))
+    lines = terminal("diff", *sides, NO_COLOR="1").out.splitlines()
+    table = [line.split()[:2] for line in lines[1:5]]
+    layers = [variable.format(key).rpartition("/")[0] for key in ("net/far/w", "net/near/w")]
+    assert table == [["LAYER", "REL"], [layers[0], "9.09%"], [layers[1], "0.99%"], ["(slot)", table[3][1]]]
+    assert "names in parentheses are kinds of other tensors" in " ".join(lines)
+    assert [line for line in lines if line in (*layers, "(slot)")] == [*layers, "(slot)"]
+    markdown = ckpt("diff", *sides, "--format", "markdown").out
+    rows = [line.split("`")[1] for line in markdown.splitlines() if line.startswith("| `")]
+    assert rows[:3] == [*layers, "(slot)"]
+    assert [row.split("/w")[0] for row in rows[3:5]] == layers
+    target = tmp_path / "page.html"
+    assert ckpt("report", *sides, "-o", target).code == 0
+    page = PageSource(target).document
+    assert [layer["name"] for layer in page["layers"]] == [*layers, "(slot)"]
+    far = np.linalg.norm(weights[0] - weights[1]) / np.linalg.norm(weights[1])
+    assert page["apart"]["rel_l2"] == pytest.approx(far, rel=1e-6)
+    matrix = ckpt("diff", "--matrix", *sides, "--json").json
+    assert matrix["rel_l2"][0][1] == pytest.approx(far, rel=1e-6)
+    assert {group["prefix"] for group in matrix["groups"]} == {*layers, "(slot)"}
+
+
+def test_layers_of_objects_are_as_far_apart_as_in_a_file_of_weights(terminal: Callable) -> None:
+    """Keras wrote both: with optimizer slots as objects, and only the weights as .h5."""
+    tables = []
+    for suffix in ("", ".h5"):
+        lines = terminal(
+            "diff", pair(f"step1{suffix}"), pair(f"step2{suffix}"), NO_COLOR="1"
+        ).out.splitlines()
+        tables.append([line.split()[1:4] for line in lines[2:4]])
+    assert tables[0] == tables[1] == [["13.4%", "0.9911", "2"], ["9.03%", "0.9961", "2"]]
+
+
+def test_only_slots_meet_a_bound(tmp_path: Path, ckpt: Callable) -> None:
+    sides = pair("step1"), pair("step2")
+    done = ckpt("diff", *sides, "--fail-on", "rel_l2>40%", "--json")
+    assert done.code == 1
+    note, command = done.err.splitlines()
+    assert note == "note: only optimizer slots or other state meet --fail-on, and no weight does"
+    words = shlex.split(command.removeprefix("note: to compare only weights: "))
+    assert words == ["ckpt", "diff", *sides, "--fail-on", "rel_l2>40%", "--json", "--kind", "variable"]
+    assert ckpt(*words[1:]).code == 0
+    assert ckpt("diff", *sides, "--fail-on", "rel_l2>30%").err == ""  # a bias, too
 
 
 @pytest.mark.parametrize("columns", [60, 80, 100])
@@ -615,9 +683,9 @@ def test_a_number_that_is_another_slot_on_each_side_is_shown_as_the_key(terminal
     """Keras 3 numbers its slots from 2, Keras 2.15 from 1: `_variables/3` is bias m here, kernel v there."""
     sides = (data_path(f"guide_adam_{name}", "tf_ckpts", "ckpt-10") for name in ("new", "keras3"))
     shown = terminal("diff", *sides, columns=120, NO_COLOR="1").out
-    layer = shown.split("optimizer/_variables\n")[1]
-    assert layer.split()[:7] == ["!", "3", "float32", "[5]", "->", "[1,", "5]"]
-    assert "kernel (m of optimizer)" in shown
+    group = shown.split("(slot)\n")[1]
+    assert group.split()[:7] == ["!", "optimizer/_variables/3", "float32", "[5]", "->", "[1,", "5]"]
+    assert "net/l1/kernel (m of optimizer)" in group
 
 
 def test_a_missing_shard_is_noted_where_stored_checksums_decide(ckpt: Callable) -> None:

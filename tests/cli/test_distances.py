@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import ckpt_cli
+from tests.pages import PageSource
 from tests.support import data_path, shard_path
 from tests.writing import save
 
@@ -69,7 +70,7 @@ def test_copies_and_equal_layers_are_named(seeds: list[Path], terminal: Callable
     assert text.splitlines()[-3:] == [
         "checkpoints 2 and 3: every tensor is equal",
         "checkpoints 1 to 3: 1 layer is equal of 2: base",
-        "Frozen weights or a common ancestor explain equal layers.",
+        "Frozen weights, a common ancestor, or values that the program computes explain equal layers.",
     ]
 
 
@@ -79,7 +80,7 @@ def test_a_dozen_checkpoints_take_a_few_lines(tmp_path: Path, ckpt: Callable, te
     frozen = random.normal(size=(5, 4)).astype(np.float32)
     for at in range(12):
         own = random.normal(size=(4, 3)).astype(np.float32)
-        half = np.full((3, 3), 1 + at // 6, np.float32)
+        half = frozen[:3] + np.float32(at // 6)
         vars_ = {"vars/0": np.float32(0.01), "vars/1": np.float32(0)}
         zeros = {"norm/beta": np.zeros(3, np.float32)}
         tensors = {"base/w": frozen, "half/w": half, "head/w": own, **vars_, **zeros}
@@ -93,19 +94,18 @@ def test_a_dozen_checkpoints_take_a_few_lines(tmp_path: Path, ckpt: Callable, te
             "checkpoints 1 to 12: 1 layer is equal of 5: base",
             "checkpoints 1 to 6: 1 layer is equal of 5: half",
             "checkpoints 7 to 12: 1 layer is equal of 5: half",
-            "norm: only zeros; any two checkpoints can be equal there",
-            "vars: only zeros and scalars, such as a learning rate; any two checkpoints can be equal there",
+            "norm, vars: only tensors of one value, such as zeros, ones or a learning rate; any two",
         ):
             assert text in told
-        assert told.count("checkpoints") == 5
+        assert told.count("checkpoints") == 4
     target = tmp_path / "page.html"
     assert ckpt("report", *paths, "-o", target).code == 0
     assert "checkpoints 7 to 12: 1 layer is equal of 5: half" in target.read_text()
 
 
 def test_sets_that_are_not_equal_in_each_pair_are_named_by_pair(tmp_path: Path, terminal: Callable) -> None:
-    ones = np.ones((2, 2), np.float32)
-    contents = ({"l/a": ones}, {"l/a": ones, "l/b": ones}, {"l/b": ones, "l/c": ones}, {"l/c": ones * 2})
+    eye = np.eye(2, dtype=np.float32)
+    contents = ({"l/a": eye}, {"l/a": eye, "l/b": eye}, {"l/b": eye, "l/c": eye}, {"l/c": eye * 2})
     for at, tensors in enumerate(contents):
         np.savez(tmp_path / f"{at}.npz", **tensors)
     out = terminal("diff", "--matrix", *sorted(tmp_path.iterdir()), NO_COLOR="1").out
@@ -122,7 +122,14 @@ def test_a_pattern_need_not_match_in_every_pair(tmp_path: Path, ckpt: Callable) 
         np.savez(tmp_path / f"{at}.npz", **tensors)
     paths = sorted(tmp_path.iterdir())
     done = ckpt("diff", "--matrix", *paths, "--match", "b/*", "--json")
-    assert (done.code, done.err) == (0, "")
+    assert (done.code, done.err.splitlines()) == (
+        0,
+        [
+            "note: checkpoint 1 and each of 2 and 3: no weight is compared, 1 is in only one checkpoint",
+        ],
+    )
+    quiet = ckpt("diff", "--matrix", *paths, "--match", "b/*", "-q")
+    assert (quiet.code, quiet.err, len(quiet.rows)) == (0, "", 18)
     assert done.json["rel_l2"] == [[0.0, None, None], [None, 0.0, 0.75], [None, 3.0, 0.0]]
     done = ckpt("diff", "--matrix", *paths, "--match", "b/*", "--match", "a/*", "--json")
     assert done.json["rel_l2"] == [[0.0, 0.5, None], [1.0, 0.0, 0.75], [None, 3.0, 0.0]]
@@ -170,7 +177,10 @@ def test_a_run_of_objects(ckpt: Callable) -> None:
 def test_options_that_do_nothing_with_it(ckpt: Callable, seeds: list[Path]) -> None:
     for words in (["--stat"], ["--where", "size>1"], ["--sub", "a=>b"], ["--each"], ["--fail-on", "added"]):
         assert ckpt("diff", "--matrix", *seeds, *words).code == 2
-    assert ckpt("diff", "--matrix", seeds[0]).code == 2
+    done = ckpt("diff", "--matrix", seeds[0])
+    assert (done.code, done.out) == (2, "")
+    assert "--matrix compares several checkpoints, and only one PATH is given" in done.err
+    assert "Missing argument 'RIGHT'" in ckpt("diff", seeds[0]).err
     assert ckpt("diff", "--matrix", *seeds, "nothing").code == 3
 
 
@@ -241,3 +251,85 @@ def test_names_with_dots_have_layers_too(terminal: Callable, tmp_path: Path) -> 
     shown = terminal("diff", tmp_path / "left.npz", tmp_path / "right.npz", NO_COLOR="1").out
     assert "encoder.layer.1.dense" in shown.splitlines()
     assert "(top level)" not in shown
+
+
+def test_equal_constants_do_not_show_an_ancestor(tmp_path: Path, terminal: Callable) -> None:
+    """Untrained scales of 1 in two unrelated models were called a common ancestor."""
+    random = np.random.default_rng(3)
+    frozen = random.normal(size=(4, 4)).astype(np.float32)
+
+    def model(scale: float, weight: np.ndarray) -> dict[str, np.ndarray]:
+        norm = {"norm.weight": np.full(4, scale, np.float32), "norm.bias": np.zeros(4, np.float32)}
+        return {**norm, "dense.weight": weight, "dense.bias": np.full(4, 0.5, np.float32)}
+
+    others = [random.normal(size=(4, 4)).astype(np.float32) for _ in range(2)]
+    contents = [model(1, others[0]), model(1, others[1]), model(1.5, frozen), model(1.5, frozen)]
+    contents[3]["norm.weight"] = random.normal(size=4).astype(np.float32)
+    for at, tensors in enumerate(contents):
+        np.savez(tmp_path / f"{at}.npz", **tensors)
+    out = terminal("diff", "--matrix", *sorted(tmp_path.iterdir()), columns=200, NO_COLOR="1").out
+    assert out.splitlines()[-3:-1] == [
+        "checkpoints 3 and 4: 1 layer is equal of 2: dense",
+        "Frozen weights, a common ancestor, or values that the program computes explain equal layers.",
+    ]
+    by_chance = "norm: only tensors of one value, such as zeros, ones or a learning rate; any two checkpoints"
+    assert out.splitlines()[-1] == f"{by_chance} can be equal there"
+
+
+def test_what_has_no_distance_says_why(tmp_path: Path, ckpt: Callable, terminal: Callable) -> None:
+    """Cells were empty or `inf`, and nothing said why or that weights of other shapes were left out."""
+    random = np.random.default_rng(4)
+    one = {"a/w": random.normal(size=(3, 2)), "a/b": np.ones(2)}
+    contents = {
+        "1": one,
+        "2_zero": {key: np.zeros_like(value) for key, value in one.items()},
+        "3_shapes": {"a/w": np.ones((4, 2)), "a/b": np.ones(2)},
+        "4_dtypes": {key: value.astype(np.float32) for key, value in one.items()},
+        "5_nan": {**one, "a/b": np.array([1, np.nan])},
+        "6_others": {"c/w": np.ones(2)},
+    }
+    for name, tensors in contents.items():
+        np.savez(tmp_path / f"{name}.npz", **tensors)
+    paths = sorted(tmp_path.iterdir())
+    out = terminal("diff", "--matrix", *paths, columns=100, NO_COLOR="1").out
+    rows = [line.split()[2:] for line in out.splitlines()[1:7]]
+    assert rows[0] == ["-", "inf", "0%", "none", "nan", "none"]
+    assert rows[5] == ["none"] * 5 + ["-"]
+    sentences = [
+        "checkpoint 3 and each of 1, 2 and 5: 1 of 2 weights is compared, 1 has another shape",
+        "checkpoint 4 and each of 1, 2 and 5: no weight is compared, 2 have another dtype",
+        "checkpoint 6 and each of 1 to 5: no weight is compared, 3 are in only one checkpoint",
+        "checkpoints 3 and 4: no weight is compared, 1 has another shape, 1 has another dtype",
+        "inf: all values are zero in the checkpoint whose norm is the divisor",
+        "nan: a value is NaN or infinite in only one of both, or a norm is beyond float64",
+    ]
+    assert all(sentence in out.splitlines() for sentence in sentences)
+    done = ckpt("diff", "--matrix", *paths, "--csv")
+    assert done.err.splitlines() == [f"note: {sentence}" for sentence in sentences]
+    target = tmp_path / "page.html"
+    assert ckpt("report", *paths, "-o", target).code == 0
+    assert PageSource(target).document["remarks"][: len(sentences)] == sentences
+
+
+def test_many_layers_are_shown_by_their_blocks(tmp_path: Path, terminal: Callable) -> None:
+    """Twenty of 37 modules were shown, and nothing about most of the blocks."""
+    random = np.random.default_rng(5)
+    names = [f"encoder.layer.{at}.{part}.weight" for at in range(12) for part in ("query", "key", "dense")]
+    start = {name: random.normal(size=(4, 4)) for name in [*names, "head.weight"]}
+    end = {
+        name: values * (1 + 0.01 * int(name.split(".")[2]) if name in names else 1.5)
+        for name, values in start.items()
+    }
+    np.savez(tmp_path / "a.npz", **{f"model/{name}": values for name, values in start.items()})
+    np.savez(tmp_path / "b.npz", **{f"model/{name}": values for name, values in end.items()})
+    sides = tmp_path / "a.npz", tmp_path / "b.npz"
+    expected = ["model/head", *(f"model/encoder.layer.{at}" for at in range(11, 0, -1))]
+    lines = terminal("diff", *sides, NO_COLOR="1").out.splitlines()
+    table = lines[2 : lines.index("")]
+    assert [line.split()[:2] for line in table[:2]] == [["model/head", "33.3%"], [expected[1], "9.91%"]]
+    assert [line.split()[0] for line in table[:-1]] == expected
+    assert table[1].split()[3] == "3"
+    lines = terminal("diff", "--matrix", *sides, NO_COLOR="1").out.splitlines()
+    rows = [line.split()[0] for line in lines[lines.index("") + 2 :]]
+    assert rows[:13] == [*expected, "model/encoder.layer.0"]
+    assert "checkpoints 1 and 2: 3 layers are equal of 37: model/encoder.layer.0" in lines

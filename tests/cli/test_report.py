@@ -284,7 +284,7 @@ def test_of_two_it_has_what_diff_finds(tmp_path: Path, ckpt: Callable[..., Resul
 def test_of_two_the_layer_whose_values_are_farthest_apart_is_first(
     tmp_path: Path, ckpt: Callable[..., Result]
 ) -> None:
-    """The largest |a-b| led, which is that of a counter; a slot was a layer of its own."""
+    """The largest |a-b| led, which is that of a counter; a slot was a part of its variable's layer."""
     ones = np.ones((4, 4), np.float32)
     left = {"near/w": 100 * ones, "near/w/adam_m": ones, "far/w": ones, "far/b": ones[0]}
     right = {"near/w": 101 * ones, "near/w/adam_m": ones * 5, "far/w": 2 * ones, "far/b": ones[0]}
@@ -293,15 +293,16 @@ def test_of_two_the_layer_whose_values_are_farthest_apart_is_first(
     assert ckpt("report", tmp_path / "a", tmp_path / "b", "-o", tmp_path / "page.html").code == 0
     page = PageSource(tmp_path / "page.html")
     far = {layer["name"]: (layer.get("rel_l2"), layer.get("cosine")) for layer in page.document["layers"]}
-    assert [*far] == ["far", "near", ""]
+    assert [*far] == ["far", "near", "(slot)", "(state)"]
     assert far["far"] == (0.5, pytest.approx(1))
-    assert far["near"] == (pytest.approx(np.hypot(4, 16) / np.hypot(404, 20)), pytest.approx(1, rel=1e-3))
-    assert far[""] == (None, None)
-    whole = np.hypot(np.hypot(4, 16), 4) / np.hypot(np.hypot(404, 20), 8)
+    assert far["near"] == (pytest.approx(1 / 101), pytest.approx(1))
+    assert far["(slot)"] == (0.8, pytest.approx(1))
+    assert far["(state)"] == (None, None)
+    whole = np.hypot(4, 4) / np.hypot(404, 8)
     assert page.document["apart"]["rel_l2"] == pytest.approx(whole)
     ranked = sorted(page.document["entries"], key=operator.itemgetter("rank"))
-    assert [row["key"] for row in ranked] == ["near/w/adam_m", "far/w", "near/w", "global_step"]
-    assert [row["bar"] for row in ranked] == [1.0, 0.625, pytest.approx(1 / 101 / 0.8, abs=1e-4), 0.0]
+    assert [row["key"] for row in ranked] == ["far/w", "near/w", "near/w/adam_m", "global_step"]
+    assert [row["bar"] for row in ranked] == [1.0, pytest.approx(1 / 101 / 0.5, abs=1e-4), 1.0, 0.0]
     assert page.still.index("far") < page.still.index("near")
     assert "50%" in page.still
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections import Counter, deque
 from contextlib import closing
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from formats.core.dtypes import INVALID, VARIANT
@@ -119,6 +118,8 @@ class DiffEntry(NamedTuple):
     difference: Difference = Difference()
     apart: str | None = None
     """How far two iterators are apart, in words."""
+    kind: str = ""
+    """The kind of the tensor, if it was asked for."""
 
     @property
     def unknown_reason(self) -> str:
@@ -184,8 +185,6 @@ class Diff(NamedTuple):
     same: int = 0
     has_values: bool = True
     order: str = "key"
-    slots: Mapping[str, tuple[str, str]] = MappingProxyType({})
-    """Layer and leaf of slots, by key."""
 
     @property
     def summary(self) -> dict[str, int]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from formats.core.words import counted, first_of
 
 from ..look.listing import TOP_LEVEL
+from .layers import is_of_weights
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
@@ -21,35 +22,45 @@ def equal_layers(found: Matrix) -> list[str]:
     """Return sentences that name the checkpoints by their numbers in the matrix."""
     count = len(found.paths)
     copies = _sets(found.copies, count)
-    lines = [f"checkpoints {_numbers(some)}: every tensor is equal" for some in copies]
+    sentences = [f"checkpoints {numbers(some)}: every tensor is equal" for some in copies]
+    layers = [group for group in found.groups if is_of_weights(group.prefix)]
     shared: dict[tuple[int, ...], list[str]] = {}
-    for group in found.groups:
-        pairs = {(one, other) for one, other in combinations(range(count), 2) if group.is_equal(one, other)}
+    for group in layers:
+        pairs = {pair for pair in combinations(range(count), 2) if group.is_equal(pair)}
         for some in _sets(pairs, count):
-            shared.setdefault(some, []).append(group.prefix or TOP_LEVEL)
-    whole_layers = {
-        some: layers for some, layers in shared.items() if not any({*some} <= {*all_} for all_ in copies)
+            shared.setdefault(some, []).append(group.prefix)
+    shown = {some: names for some, names in shared.items() if not any({*some} <= {*all_} for all_ in copies)}
+    for some, names in shown.items():
+        what = counted(len(names), "layer is", "layers are")
+        of_all = f" of {len(layers):,}" if len(names) < len(layers) else ""
+        sentences.append(f"checkpoints {numbers(some)}: {what} equal{of_all}: {_named(found, some, names)}")
+    if shown:
+        sentences.append(
+            "Frozen weights, a common ancestor, or values that the program computes explain equal layers."
+        )
+    return sentences + _by_chance(layers)
+
+
+def _named(found: Matrix, some: Sequence[int], names: Collection[str]) -> str:
+    """Return the names of equal layers of a set of checkpoints; of a block with no others, its own name."""
+    unlike = {
+        found.rows_of[group.prefix]
+        for group in found.groups
+        if any(group.rel_l2[one][other] != 0 for one, other in combinations(some, 2))
     }
-    for some, layers in whole_layers.items():
-        what = counted(len(layers), "layer is", "layers are")
-        of_all = f" of {len(found.groups):,}" if len(layers) < len(found.groups) else ""
-        lines.append(f"checkpoints {_numbers(some)}: {what} equal{of_all}: {first_of(layers)}")
-    if whole_layers:
-        lines.append("Frozen weights or a common ancestor explain equal layers.")
-    return lines + _by_chance(found.groups)
+    rows = ((found.rows_of[name], name) for name in names)
+    return first_of([*dict.fromkeys((name if row in unlike else row) or TOP_LEVEL for row, name in rows)])
 
 
 def _by_chance(groups: Iterable[Group]) -> list[str]:
     """Return which layers are equal without a meaning, and why."""
-    by_reason: dict[str, list[str]] = {}
-    for group in groups:
-        cells = [cell for at, row in enumerate(group.rel_l2) for cell in row[:at]]
-        if not group.is_telling and 0 in cells:
-            by_reason.setdefault(group.content, []).append(group.prefix or TOP_LEVEL)
-    return [
-        f"{first_of(layers)}: only {reason}; any two checkpoints can be equal there"
-        for reason, layers in by_reason.items()
+    names = [
+        group.prefix or TOP_LEVEL
+        for group in groups
+        if any(group.is_equal(pair, by_chance=True) for pair in combinations(range(len(group.rel_l2)), 2))
     ]
+    why = "only tensors of one value, such as zeros, ones or a learning rate"
+    return [f"{first_of(names)}: {why}; any two checkpoints can be equal there"] if names else []
 
 
 def _sets(pairs: Collection[_Pair], count: int) -> list[tuple[int, ...]]:
@@ -67,10 +78,10 @@ def _sets(pairs: Collection[_Pair], count: int) -> list[tuple[int, ...]]:
     return found
 
 
-def _numbers(places: Sequence[int]) -> str:
+def numbers(places: Sequence[int]) -> str:
     """Return the numbers of checkpoints as text: 1 and 2; 1 to 4 and 7."""
     words: list[str] = []
     for _, run in groupby(enumerate(places), lambda each: each[1] - each[0]):
-        numbers = [f"{place + 1:,}" for _, place in run]
-        words += [f"{numbers[0]} to {numbers[-1]}"] if len(numbers) > 2 else numbers
+        of_run = [f"{place + 1:,}" for _, place in run]
+        words += [f"{of_run[0]} to {of_run[-1]}"] if len(of_run) > 2 else of_run
     return " and ".join(filter(None, (", ".join(words[:-1]), words[-1])))

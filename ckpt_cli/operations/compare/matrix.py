@@ -1,11 +1,13 @@
 """How far each of several checkpoints is from each other one, as a whole and by layer.
 
-The distance of i from j is ||i-j|| / ||j||, over the floating-point tensors that both have with one dtype and
-shape.  Tensors whose stored checksums are equal are not compared, but their norms are a part of ||j||.
+The distance of i from j is ||i-j|| / ||j||, over the floating-point weights that both have with one dtype and
+shape. Optimizer slots and other state are groups of their own; they count as a whole only if no weights are
+chosen. Tensors whose stored checksums are equal are not compared, but their norms are a part of ||j||.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from contextlib import closing
 from itertools import combinations
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -21,12 +23,13 @@ from ..look.sketch import ReadResult, look_at
 from ..look.stats import finite_l2, statistics_of
 from ..select.selection import EVERYTHING, NothingSelectedError, Selection
 from .diff import DiffOptions, diff_pairs
-from .layers import layer_and_leaf, parts_of_slots
+from .layers import blocks, layer_and_leaf, with_kinds
 from .measure import Norms
 from .pairs import either_is_chosen, labels, pair_up, sifted_together
+from .ranking import is_weight
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
 
     from formats.core.spec import TensorSpec
     from formats.errors import CheckpointError
@@ -38,23 +41,29 @@ if TYPE_CHECKING:
 
 _Distances = dict[tuple[int, int], Norms]
 
+COMPARED = "compared"
+_FATES = {
+    "same": COMPARED,
+    "value": COMPARED,
+    "added": "only one",
+    "removed": "only one",
+    "shape": "shape",
+    "dtype": "dtype",
+}
+"""Whether a tensor of a pair is compared, by its change, and if not, why."""
+
 
 class Group(NamedTuple):
     """A layer: how far its tensors are apart in each pair of checkpoints; None if a pair shares none."""
 
     prefix: str
     rel_l2: list[list[float | None]]
-    content: str = ""
-    """If any two checkpoints may be equal in it by chance, the reason: it has only scalars, or zeros."""
+    telling: Collection[tuple[int, int]] = ()
+    """The pairs that have an equal tensor in it with more than one value."""
 
-    @property
-    def is_telling(self) -> bool:
-        """Whether it has a tensor that is neither a scalar nor all zero."""
-        return not self.content
-
-    def is_equal(self, one: int, other: int) -> bool:
-        """Whether two checkpoints have equal values, other than by chance."""
-        return self.is_telling and self.rel_l2[one][other] == 0
+    def is_equal(self, pair: tuple[int, int], *, by_chance: bool = False) -> bool:
+        """Whether two checkpoints are equal in it; by chance if each of its tensors has only one value."""
+        return self.rel_l2[pair[0]][pair[1]] == 0 and (pair in self.telling) is not by_chance
 
 
 class Matrix(NamedTuple):
@@ -68,6 +77,14 @@ class Matrix(NamedTuple):
     """Of each checkpoint its floating-point tensors by name."""
     layers: dict[str, str]
     """The layer of each of these tensors."""
+    rows_of: Mapping[str, str]
+    """The row of each layer in a table of layers."""
+    blocks: list[Group]
+    """The rows of such a table."""
+    of_weights: bool
+    """Whether `rel_l2` is of weights alone, or of other tensors because no weights were chosen."""
+    fates: Mapping[tuple[int, int], Mapping[str, int]]
+    """How many of these tensors are compared in a pair, and how many are not, by reason."""
 
     def document(self) -> dict[str, Any]:
         """Return the document of `diff --matrix --json`."""
@@ -111,9 +128,7 @@ def distances(
         for at, reader in enumerate(readers)
     ]
     layers_of = [_layers_of(reader) for reader in readers]
-    total: _Distances = {}
-    layers: dict[str, _Distances] = {}
-    contents: dict[str, set[str]] = {}
+    sums = _PairSums(count)
     copies = set()
     for (one, other), some in pairs.items():
         mine, its = looked[one], looked[other]
@@ -121,27 +136,74 @@ def distances(
         entries = _compared(readers[one], readers[other], sound, options, advance)
         if len(sound) == len(some) and all(entry.change == "same" for entry in entries):
             copies.add((one, other))
-        for entry in entries:
-            found = _norms(entry, its.norms)
-            if found is None:
-                continue
-            layer = layers_of[other][entry.key]
-            contents.setdefault(layer, set()).add(_content(entry, found))
-            for table in (total, layers.setdefault(layer, {})):
-                table[one, other] = table.get((one, other), Norms()).add(found)
-    if not total:
+        for entry in with_kinds(entries, readers[one], readers[other]):
+            layer = layers_of[one if entry.right is None else other].get(entry.key, "")
+            sums.add((one, other), entry, layer, its)
+    of_weights = bool(sums.total[True])
+    if not (of_weights or sums.total[False]):
         what = "no two of these checkpoints have a floating-point tensor with the same key, dtype and shape"
         raise NothingSelectedError(what, path=readers[0].location.path)
-    groups = [
-        Group(layer, _relative(layers[layer], count), _CONTENTS.get(frozenset(contents[layer]), ""))
-        for layer in sorted(layers, key=natural_order)
-    ]
     paths = [spelling(reader.location) for reader in readers]
-    of_all = _relative(total, count)
+    of_all = _relative(sums.total[of_weights], count)
     for at in range(count):
         of_all[at][at] = 0.0
+    rows_of = blocks(sums.layers)
     statistics = [each.statistics for each in looked]
-    return Matrix(paths, of_all, groups, copies, *_by_name(readers, statistics, layers_of))
+    return Matrix(
+        paths,
+        of_all,
+        sums.groups(),
+        copies,
+        *_by_name(readers, statistics, layers_of),
+        rows_of,
+        sums.blocks(rows_of),
+        of_weights,
+        {pair: found[of_weights] for pair, found in sums.fates.items()},
+    )
+
+
+class _PairSums:
+    """Adds up how far tensors are apart, by pair of checkpoints."""
+
+    def __init__(self, count: int) -> None:
+        self.total: dict[bool, _Distances] = {True: {}, False: {}}
+        """The distances of all weights, and of all other tensors."""
+        self.layers: dict[str, _Distances] = {}
+        self.fates: dict[tuple[int, int], dict[bool, Counter[str]]] = {}
+        self._telling: dict[str, set[tuple[int, int]]] = {}
+        self._count = count
+
+    def add(self, pair: tuple[int, int], entry: DiffEntry, layer: str, its: _TensorFacts) -> None:
+        """Add a tensor of a pair of checkpoints; `its` is known of the right one."""
+        spec = entry.right if entry.right is not None else entry.left
+        if not _is_floating(spec):
+            return
+        found = _norms(entry, its.norms)
+        counts = self.fates.setdefault(pair, {True: Counter(), False: Counter()})[is_weight(entry)]
+        counts[_FATES[entry.change]] += 1
+        if found is None or spec is None:
+            return
+        statistics = its.statistics[spec.key]
+        if entry.change == "same" and statistics.min != statistics.max:
+            self._telling.setdefault(layer, set()).add(pair)
+        for table in (self.total[is_weight(entry)], self.layers.setdefault(layer, {})):
+            table[pair] = table.get(pair, Norms()).add(found)
+
+    def groups(self) -> list[Group]:
+        """Return layers in natural order."""
+        return [
+            Group(layer, _relative(self.layers[layer], self._count), self._telling.get(layer, set()))
+            for layer in sorted(self.layers, key=natural_order)
+        ]
+
+    def blocks(self, rows_of: Mapping[str, str]) -> list[Group]:
+        """Return the rows of a table, which have one layer or more each."""
+        found: dict[str, _Distances] = {}
+        for layer in sorted(self.layers, key=natural_order):
+            row = found.setdefault(rows_of[layer], {})
+            for pair, norms in self.layers[layer].items():
+                row[pair] = row.get(pair, Norms()).add(norms)
+        return [Group(name, _relative(row, self._count)) for name, row in found.items()]
 
 
 def _pairs(readers: Sequence[FormatReader], options: MatrixOptions) -> dict[tuple[int, int], list[KeyPair]]:
@@ -163,10 +225,9 @@ def _refuse_listings(readers: Sequence[FormatReader]) -> None:
 
 def _layers_of(reader: FormatReader) -> dict[str, str]:
     """Return the layer of each tensor by key."""
-    names, slots = labels(reader, "object-path"), parts_of_slots(reader)
+    names = labels(reader, "object-path")
     return {
-        key: layer_and_leaf(key, plain_key(names.get(key, key)), slots, "/" if "/" in key else ".")[0]
-        for key in reader.specs
+        key: layer_and_leaf(plain_key(names.get(key, key)), reader.kinds.get(key))[0] for key in reader.specs
     }
 
 
@@ -239,21 +300,6 @@ def _compared(
     finally:
         left.check_unchanged()
         right.check_unchanged()
-
-
-_CONTENTS = {
-    frozenset(("zeros",)): "zeros",
-    frozenset(("scalars",)): "scalars, such as a learning rate",
-    frozenset(("scalars", "zeros")): "zeros and scalars, such as a learning rate",
-}
-"""The contents of a layer in which any two checkpoints may be equal by chance."""
-
-
-def _content(entry: DiffEntry, norms: Norms) -> str:
-    """Return whether a tensor is zero on both sides, a scalar, or neither."""
-    if not (norms.left or norms.right):
-        return "zeros"
-    return "values" if entry.right is not None and entry.right.rank else "scalars"
 
 
 def _norms(entry: DiffEntry, norms: dict[str, float]) -> Norms | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+from .layers import WEIGHTS
 from .measure import Norms
 
 if TYPE_CHECKING:
@@ -25,9 +26,21 @@ _WEIGHTS = {
 """The order of changes: those that prevent restoring come before those of training."""
 
 
-def weight(entry: DiffEntry) -> tuple[int, float]:
-    """Return a number to sort entries by, the largest change last."""
-    return _WEIGHTS[entry.change], magnitude(entry) if entry.change == "value" else 0.0
+def weight(entry: DiffEntry) -> tuple[int, bool, float]:
+    """Return a key to sort entries by, the largest change last; of changed values, those of weights."""
+    far = magnitude(entry) if entry.change == "value" else 0.0
+    return _WEIGHTS[entry.change], is_weight(entry), far
+
+
+def is_weight(entry: DiffEntry) -> bool:
+    """Whether a tensor is a weight, and no optimizer slot, counter or other state."""
+    return entry.kind in ("", WEIGHTS)
+
+
+def weights_of(entries: Iterable[DiffEntry]) -> list[DiffEntry]:
+    """Return the weights of a comparison; all tensors if it has no weights."""
+    found = list(entries)
+    return [entry for entry in found if is_weight(entry)] or found
 
 
 def magnitude(entry: DiffEntry) -> float:
@@ -58,14 +71,13 @@ def norms_of_changed(entries: Iterable[DiffEntry]) -> Norms | None:
     return found
 
 
-def layer_weight(entries: Iterable[DiffEntry]) -> tuple[int, float]:
-    """Return a number to sort layers by: that of the gravest change, then the distance of its values."""
+def layer_weight(entries: Iterable[DiffEntry]) -> tuple[int, bool, float]:
+    """Return a key to sort layers by: that of the gravest change, then the distance of its values."""
     found = list(entries)
     norms = norms_of_changed(found)
     gravest = max(map(weight, found))
-    return gravest[0], max(weight(entry)[1] for entry in found) if norms is None else distance_rank(
-        norms.relative
-    )
+    far = max(weight(entry)[2] for entry in found) if norms is None else distance_rank(norms.relative)
+    return *gravest[:2], far
 
 
 def is_floating(entry: DiffEntry) -> bool:

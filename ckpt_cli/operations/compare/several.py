@@ -12,6 +12,8 @@ from ..look.flaws import Flaws
 from ..look.report import Page, number
 from ..select.selection import NothingSelectedError
 from .equal_layers import equal_layers
+from .gaps import gaps
+from .layers import is_of_weights
 from .matrix import distances
 
 if TYPE_CHECKING:
@@ -53,7 +55,7 @@ def several(readers: Sequence[FormatReader], options: MatrixOptions, advance: Ca
             "xs": steps if is_run else list(range(1, len(names) + 1)),
             "rel_l2": _numbers(found.rel_l2),
             "groups": [{"prefix": group.prefix, "rel_l2": _numbers(group.rel_l2)} for group in found.groups],
-            "remarks": [*damage, *equal_layers(found)],
+            "remarks": [*damage, *gaps(found), *equal_layers(found)],
             "sketches": {},
             **_tensors(found),
         },
@@ -81,8 +83,9 @@ def _tensors(found: Matrix) -> dict[str, Any]:
         norms = squares.setdefault(found.layers[name], [[] for _ in cells])
         for norm, cell in zip(norms, cells, strict=True):
             norm.extend([cell[1].l2] if cell is not None and cell[1].l2 is not None else [])
+    counted_in = [layer for layer in squares if not found.of_weights or is_of_weights(layer)]
     total = [
-        math.hypot(*(one for layer in squares.values() for one in layer[at]))
+        math.hypot(*(one for layer in counted_in for one in squares[layer][at]))
         for at in range(len(found.paths))
     ]
     return {

@@ -14,14 +14,21 @@ from formats.core.words import natural_order, short_names
 from formats.errors import CheckpointError
 
 from ..look.flaws import Flaws
-from ..look.listing import separator_of
 from ..look.report import MOST_DRAWN, Page, about, cells_of, number, sketch_document
 from ..look.sketch import look_at
 from ..select.selection import Selection, sift, unmatched
 from .diff import DiffEntry, DiffOptions, diff_pairs
-from .layers import layer_and_leaf, parts_of_slots
+from .layers import layer_and_leaf, with_kinds
 from .pairs import better_by, labels, pair_up
-from .ranking import distance_rank, largest_magnitude, layer_weight, magnitude, norms_of_changed, weight
+from .ranking import (
+    distance_rank,
+    largest_magnitude,
+    layer_weight,
+    magnitude,
+    norms_of_changed,
+    weight,
+    weights_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -57,19 +64,18 @@ def two(
         broken[pair.key] = str(flaw)
         flaws.add(flaw)
 
-    entries = list(_entries(left, right, pairs, options, on_damage, workers=workers, advance=advance))
+    compared = _entries(left, right, pairs, options, on_damage, workers=workers, advance=advance)
+    entries = with_kinds(compared, left, right)
     names = {**labels(left, "object-path"), **labels(right, "object-path")}
-    separator = separator_of(entry.key for entry in entries)
     drawn = _drawn(left, right, entries, matches)
     sides = [_sketched(left, [_left_key(entry) for entry in drawn], workers)]
     sides.append(_sketched(right, [entry.right.key if entry.right else None for entry in drawn], workers))
     shown = [entry for entry in entries if entry.change != "same"]
     places = {entry.key: at for at, entry in enumerate(shown)}
-    slots = parts_of_slots(left, right)
-    parts = [layer_and_leaf(entry.key, names.get(entry.key, entry.key), slots, separator) for entry in shown]
+    parts = [layer_and_leaf(names.get(entry.key, entry.key), entry.kind) for entry in shown]
     layers = _layers(shown, parts)
     ranks = {layer: rank for rank, layer in enumerate(layers)}
-    most = largest_magnitude(shown)
+    most = largest_magnitude(weights_of(shown))
     rows = [
         {
             "layer": ranks[layer],
@@ -90,7 +96,7 @@ def two(
             "by": by,
             "left": about(left),
             "right": about(right),
-            "apart": _far(norms_of_changed(shown), most),
+            "apart": _far(norms_of_changed(weights_of(shown)), most),
             "layers": [
                 {"name": layer, **_far(norms_of_changed(some), most)} for layer, some in layers.items()
             ],

@@ -149,10 +149,15 @@ def separator_of(keys: Iterable[str]) -> str:
     return "/" if any("/" in key for key in keys) else "."
 
 
-def split_layer(name: str, separator: str = "/") -> tuple[str, str]:
-    """Return layer and leaf of a name; a slot goes with its variable: `kernel (m of optimizer)`."""
-    layer = name.partition(" (")[0].rpartition(separator)[0]
-    return layer, name[len(layer) + 1 :] if layer else name
+def split_layer(name: str) -> tuple[str, str]:
+    """Return layer and leaf of a name; a slot goes with its variable: `kernel (m of optimizer)`.
+
+    Dots join the parts of a module in PyTorch, also in a nested file: `model/encoder.layer.0.dense.weight`.
+    """
+    path = name.partition(" (")[0]
+    slash, dot = path.rfind("/"), path.rfind(".")
+    at = dot if dot > slash + 1 else slash
+    return (name[:at], name[at + 1 :]) if at > 0 else ("", name)
 
 
 def chosen_where(tensors: Tensors, where: Where, *, partly: bool = False) -> Tensors:

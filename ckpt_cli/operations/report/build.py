@@ -7,8 +7,10 @@ from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
 from formats.core.words import command_line, counted
+from formats.model.object_names import plain_key
 from formats.model.verification import Finding
 
+from ..compare.layers import layer_and_leaf
 from ..compare.ranking import layer_weight, norms_of_changed
 from ..look.listing import TOP_LEVEL
 from .findings import FindingsTable, Report, Subject
@@ -134,7 +136,8 @@ def _layers(changed: Sequence[DiffEntry]) -> FindingsTable:
     """Return by layer how many tensors have which fate, and how far values are apart."""
     layers: dict[str, list[DiffEntry]] = {}
     for entry in changed:
-        layers.setdefault(entry.key.partition("/.")[0].rpartition("/")[0] or TOP_LEVEL, []).append(entry)
+        layer, _ = layer_and_leaf(plain_key(entry.key), entry.kind)
+        layers.setdefault(layer or TOP_LEVEL, []).append(entry)
     ordered = sorted(layers.items(), key=lambda item: _order(item[1]), reverse=True)
     rows = []
     for layer, entries in ordered[: 5 * _MOST_ROWS]:

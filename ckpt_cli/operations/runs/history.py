@@ -90,7 +90,7 @@ class History:
         paths, kinds = reader.object_paths, reader.kinds
         separator = separator_of(keys)
         named = {
-            key: split_layer(paths.get(key, key), separator)[0].split(separator)
+            key: split_layer(paths.get(key, key))[0].split(separator)
             if kinds.get(key) == "variable"
             else [f"({kinds.get(key)})"]
             for key in keys
