@@ -52,10 +52,10 @@ def _mean(values: Sequence[float]) -> float | None:
 
 
 def _columns(curve: Curve, *, has_metrics: bool = False) -> list[render.Column]:
-    columns = [render.Column("NAME", fold=True), render.Column("STEP", right=True, worth=1)]
+    columns = [render.Column("NAME", fold=True), render.Column("STEP", right=True, worth=2)]
     columns.append(render.Column("MODIFIED", worth=0))
     number = render.escape(curve.tag.upper()) if curve.steps else "LOSS"
-    worths = {"CHANGED": 2, "L2": 3, "NAN": None, number: 4}
+    worths = {"CHANGED": 1, "L2": 3, "NAN": None, number: 4 if curve.steps else -1}
     columns += [render.Column(name, right=True, worth=worth) for name, worth in worths.items()]
     columns += [render.Column("METRICS", worth=0)] if has_metrics else []
     return [*columns, render.Column("")]

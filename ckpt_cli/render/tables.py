@@ -29,8 +29,8 @@ class Column(NamedTuple):
     """A table's column.
 
     `fold`: names; long ones are shortened. `prose`: sentences, which are never cut, but continue below their
-    row. `worth`: the columns of least worth are dropped first; a column without one stays. `spare`: the
-    column is also dropped if that leaves more names on the line of their row.
+    row. `worth`: columns without any text are dropped first, then those of least worth; a column without a
+    worth stays. `spare`: the column is also dropped if that leaves more names on the line of their row.
     """
 
     name: str
@@ -78,7 +78,8 @@ def lay_out(columns: Sequence[Column], rows: Sequence[Sequence[str]], room: int)
     natural = [
         max(map(width, (column.name, *(row[at] for row in rows)))) for at, column in enumerate(columns)
     ]
-    kept = _kept(columns, natural, room)
+    is_used = [any(row[at] for row in rows) for at in range(len(columns))]
+    kept = _kept(columns, natural, is_used, room)
     folded = next((at for at in kept if columns[at].fold), None)
     if folded is not None and natural[folded] > _widths(columns, natural, kept, room)[kept.index(folded)]:
         kept = _without_spare(columns, natural, kept, room, dict.fromkeys(row[folded] for row in rows))
@@ -90,16 +91,17 @@ def lay_out(columns: Sequence[Column], rows: Sequence[Sequence[str]], room: int)
     alone = _shortened(_alone(names[first], texts[first]), room) if first is not None else {}
     table = _Table(shown, widths, first, texts, alone, room)
     heading = table.line([column.name for column in shown]) if any(c.name for c in shown) else None
-    left_out = [column.name for at, column in enumerate(columns) if at not in kept and column.name]
+    left_out = [column.name for at, column in enumerate(columns) if at not in kept and is_used[at]]
+    left_out = [name for name in left_out if name]
     return TableLines(heading, (table.row([row[at] for at in kept]) for row in rows), left_out)
 
 
-def _kept(columns: Sequence[Column], natural: Sequence[int], room: int) -> list[int]:
+def _kept(columns: Sequence[Column], natural: Sequence[int], is_used: Sequence[bool], room: int) -> list[int]:
     """Return the columns that stay, when those of least worth go until all that bends has its least."""
     least = [min(cells, _LEAST) if c.bends else cells for c, cells in zip(columns, natural, strict=True)]
     kept = list(range(len(columns)))
-    going = sorted((c.worth, -at) for at, c in enumerate(columns) if c.worth is not None)
-    for _, at in going:
+    going = sorted((is_used[at], c.worth, -at) for at, c in enumerate(columns) if c.worth is not None)
+    for *_, at in going:
         if _total([least[each] for each in kept]) <= room:
             break
         kept.remove(-at)

@@ -17,6 +17,7 @@ from ckpt_cli.render.log import sparkline
 from formats.location import parse_location
 from formats.model.orbax_files import orbax_location
 from tests.support import data_path, partitioned, write_bundle
+from tests.writing import save
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -467,3 +468,20 @@ def test_moving_statistics_of_keras_3_are_identified_by_their_layer(tmp_path: Pa
         file["layers/dense/vars/0"] = np.zeros(2, np.float32)
     (row,) = ckpt("log", tmp_path, "--json").json["checkpoints"]
     assert (row["l2"], row["untrained_l2"]) == (np.hypot(2, 4), 10)
+
+
+@pytest.mark.parametrize(
+    ("columns", "heading"), [(60, "CHANGED  L2  NAN"), (80, "MODIFIED  CHANGED  L2  NAN")]
+)
+def test_a_narrow_terminal_drops_an_empty_column_first(
+    columns: int, heading: str, tmp_path: Path, terminal: Callable
+) -> None:
+    """The column of a loss that no file had stayed, and the steps went."""
+    for step in range(0, 300, 100):
+        weights = {f"layer_{at}/w": np.full((9, 9), step + at, np.float32) for at in range(100)}
+        save(tmp_path / f"ckpt-1000{step:03}", weights, "tf-name")
+    lines = terminal("log", tmp_path, columns=columns, NO_COLOR="1").out.splitlines()
+    assert lines[0].split() == ["NAME", "STEP", *heading.split()]
+    assert [line.split()[1] for line in lines[1:4]] == ["1000000", "1000100", "1000200"]
+    left_out = [line for line in lines if line.startswith("columns that do not fit")]
+    assert left_out == (["columns that do not fit: MODIFIED"] if columns == 60 else [])
