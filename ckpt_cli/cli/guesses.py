@@ -319,8 +319,8 @@ def _of_usage(error: click.UsageError, words: list[str]) -> Iterator[str]:
         yield "to change the dtype of tensors, pass --cast instead of --dtype"
 
 
-def _mark_where_error(error: click.UsageError, _: list[str]) -> Iterator[str]:
-    """Yield the expression of --where with a line below it that marks the mistake."""
+def _mark_where_error(error: click.UsageError, words: list[str]) -> Iterator[str]:
+    """Yield the expression of --where with a line below it that marks the mistake, or what knows a column."""
     cause: BaseException | None = error
     while cause is not None and not hasattr(cause, "excerpt"):
         cause = cause.__cause__
@@ -329,6 +329,36 @@ def _mark_where_error(error: click.UsageError, _: list[str]) -> Iterator[str]:
         from ..render.base import printable, width
 
         yield f"correct the expression at the mark:\n{text}\n{' ' * width(printable(text[:position]))}^"
+        if words[:1] == ["ls"]:
+            yield from _with_stats(words, getattr(cause, "text", ""))
+
+
+def _with_stats(words: list[str], expression: str) -> Iterator[str]:
+    """Yield the command that chooses tensors by their values, which `ls` does not read."""
+    from ..commands.ls import command as listing
+    from ..commands.stats import command
+    from ..operations.look.stats import COLUMNS
+    from ..operations.select.where import WhereError, parse_where
+
+    try:
+        parse_where(expression, COLUMNS)
+    except WhereError:
+        return
+    flags = {
+        name: isinstance(param, click.Option) and param.is_flag
+        for program in (listing, command)
+        for param in program.params
+        for name in param.opts
+    }
+    own = {name for param in command.params for name in param.opts}
+    kept: list[str] = []
+    rest = iter(words[1:])
+    for word in rest:
+        name = word.partition("=")[0]
+        is_whole = not word.startswith("-") or "=" in word or flags.get(name, True)
+        taken = [word] if is_whole else [word, next(rest, "")]
+        kept += taken if not word.startswith("-") or name in own else []
+    yield f"stats reads values: {command_line('stats', *kept)}"
 
 
 # Missing paths ----------------------------------------------------------------------

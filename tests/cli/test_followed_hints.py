@@ -178,3 +178,18 @@ def test_an_integer_is_not_called_a_range(ckpt: Callable) -> None:
     said = ckpt("ls", STEP_1, "--depth", "x")
     assert said.code == 2
     assert said.err.startswith("ckpt: error: Invalid value for '--depth': 'x' is not an integer.")
+
+
+def test_ls_names_the_command_that_chooses_by_values(ckpt: Callable) -> None:
+    for words in (
+        ("--where", "std>0.5"),
+        ("--where=std>0.5 and kind=variable", "-l", "--sort", "dtype", "--digest", "crc32c"),
+    ):
+        said = ckpt("ls", STEP_1, "kernel", "--kind", "variable", *words)
+        assert said.code == 2
+        command = hints_in(said.err)[-1].removeprefix("stats reads values: ")
+        assert shlex.split(command)[:6] == ["ckpt", "stats", STEP_1, "kernel", "--kind", "variable"]
+        done = ckpt(*shlex.split(command)[1:], "--json")
+        assert (done.code, done.err.count("error")) == (0, 0)
+        assert len(done.json["tensors"]) == 1
+    assert "stats reads values" not in ckpt("ls", STEP_1, "--where", "rel_l2>1").err
