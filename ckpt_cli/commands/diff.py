@@ -269,23 +269,24 @@ def _parsed(options: dict[str, Any]) -> CompareOptions:
 def _show(found: Diff, names: dict[str, str], options: dict[str, Any], prefix: tuple[str, ...] = ()) -> None:
     from ..render import diff as view
 
-    shown, top = found.shown(everything=options["everything"]), options["top"]
+    is_read, top = render.is_terminal() and not options["as_csv"], options["top"]
+    shown = found.shown(everything=options["everything"], names=names if is_read else None)
     if options["as_csv"]:
         header = [*("name" for _ in prefix), *view.FIELDS] if options["has_header"] else []
         render.csv(header, ([*prefix, *view.row(entry)] for entry in shown[:top]))
         options["has_header"] = False
         return
-    if not render.is_terminal():
+    if not is_read:
         shown = shown[:top]
         as_row = view.stat_row if options["stat"] else view.row
         render.tsv([*prefix, *as_row(entry)] for entry in shown)
         return
+    if top and not options["sort"]:
+        shown = view.largest_first(shown)
     if options["stat"]:
         view.stat(shown[:top], names)
-    elif options["sort"]:
+    elif options["sort"] or top:
         view.in_order(shown[:top], names)
-    elif top:
-        view.in_order(view.largest_first(shown)[:top], names)
     else:
         view.by_layer(shown, names)
     render.note_hidden_rows(len(shown[top:]) if top else 0, "tensor")

@@ -711,3 +711,27 @@ def test_ci_that_compares_shapes_alone_is_shown_no_values(ckpt: Callable) -> Non
     assert (alone.code, alone.out, alone.err) == (0, "", "")
     for fails_on in ("value", "shape,rel_l2>500%"):
         assert "--no-values" not in ckpt("diff", *pair, "--fail-on", fails_on).err
+
+
+def test_people_see_numbers_in_names_as_numbers(tmp_path: Path, terminal: Callable, ckpt: Callable) -> None:
+    """`--stat` had the layers in the order 0, 1, 10, 11, 2."""
+    names = [f"layer.{at}.weight" for at in range(12)]
+    for side, more in (("a", 0), ("b", 1)):
+        np.savez(tmp_path / f"{side}.npz", **{name: np.full(4, 7.0 + more) for name in names})
+    sides = tmp_path / "a.npz", tmp_path / "b.npz"
+    lines = terminal("diff", *sides, "--stat", NO_COLOR="1").out.splitlines()
+    assert [line.split()[0] for line in lines[1:-1]] == names
+    for options in (("--sort", "rel"), ("--sort", "key"), ("--all", "--sort", "change"), ("--top", "12")):
+        lines = terminal("diff", *sides, *options, NO_COLOR="1").out.splitlines()
+        assert [line.split()[1] for line in lines if line.startswith("~")] == names
+    assert [row[1] for row in ckpt("diff", *sides).rows] == sorted(names)
+    assert [entry["key"] for entry in ckpt("diff", *sides, "--json").json["entries"]] == sorted(names)
+
+
+def test_the_first_rows_of_stat_are_the_largest_changes(tmp_path: Path, terminal: Callable) -> None:
+    for side, more in (("a", 0), ("b", 1)):
+        np.savez(tmp_path / f"{side}.npz", **{f"w{at}": np.full(4, 7.0 + at * more) for at in range(4)})
+    found = terminal("diff", tmp_path / "a.npz", tmp_path / "b.npz", "--stat", "--top", "2", NO_COLOR="1")
+    lines = found.out.splitlines()
+    assert [line.split()[0] for line in lines[1:3]] == ["w3", "w2"]
+    assert lines[3] == "and 1 more tensor"

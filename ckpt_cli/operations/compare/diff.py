@@ -12,6 +12,7 @@ from contextlib import closing
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from formats.core.dtypes import INVALID, VARIANT
+from formats.core.words import natural_order
 from formats.model.digest import digests_like
 from formats.store.work.workers import SERIAL, Workers
 
@@ -119,7 +120,7 @@ class DiffEntry(NamedTuple):
     apart: str | None = None
     """How far two iterators are apart, in words."""
     kind: str = ""
-    """The kind of the tensor, if it was asked for."""
+    """The kind of the tensor; empty if it was not needed."""
 
     @property
     def unknown_reason(self) -> str:
@@ -205,9 +206,14 @@ class Diff(NamedTuple):
             if found[name] or name == "same"
         ]
 
-    def shown(self, *, everything: bool) -> list[DiffEntry]:
-        """Return the entries to show: those that changed, or all."""
+    def shown(self, *, everything: bool, names: Mapping[str, str] | None = None) -> list[DiffEntry]:
+        """Return the entries to show: those that changed, or all.
+
+        With `names`, by which people know the keys, entries that are alike are in the natural order of these.
+        """
         found = [entry for entry in self.entries if everything or entry.change != "same"]
+        if names is not None:
+            found.sort(key=lambda entry: natural_order(names.get(entry.key, entry.key)))
         return sorted(found, key=ORDERS[self.order])
 
     def _repr_html_(self) -> str:
