@@ -329,14 +329,12 @@ def _mark_where_error(error: click.UsageError, words: list[str]) -> Iterator[str
         from ..render.base import printable, width
 
         yield f"correct the expression at the mark:\n{text}\n{' ' * width(printable(text[:position]))}^"
-        if words[:1] == ["ls"]:
-            yield from _with_stats(words, getattr(cause, "text", ""))
+        if words[:1] == ["ls"] and error.ctx is not None:
+            yield from _with_stats(error.ctx, words, getattr(cause, "text", ""))
 
 
-def _with_stats(words: list[str], expression: str) -> Iterator[str]:
+def _with_stats(context: click.Context, words: list[str], expression: str) -> Iterator[str]:
     """Yield the command that chooses tensors by their values, which `ls` does not read."""
-    from ..commands.ls import command as listing
-    from ..commands.stats import command
     from ..operations.look.stats import COLUMNS
     from ..operations.select.where import WhereError, parse_where
 
@@ -344,9 +342,13 @@ def _with_stats(words: list[str], expression: str) -> Iterator[str]:
         parse_where(expression, COLUMNS)
     except WhereError:
         return
+    root = context.find_root()
+    command = root.command.get_command(root, "stats") if isinstance(root.command, click.Group) else None
+    if command is None:
+        return
     flags = {
         name: isinstance(param, click.Option) and param.is_flag
-        for program in (listing, command)
+        for program in (context.command, command)
         for param in program.params
         for name in param.opts
     }
