@@ -724,6 +724,15 @@ def test_a_run_is_shown_over_its_steps(
     assert page.locator(".detail figure").count() == 3
     assert one.rows("#checkpoints") == [f"ckpt-{step}" for step in range(12)]
     assert "net/l0/w" in page.locator("#frozen").inner_text()
+    for width in (390, 768, 1100):  # distances stay, and cells are below their headings
+        page.set_viewport_size({"width": width, "height": 900})
+        right = "all => all.map((each) => Math.round(each.getBoundingClientRect().right))"
+        heads = page.locator("#checkpoints .head button:visible")
+        assert {"norm", "update ratio", "NaN, inf"} <= set(heads.all_inner_texts())
+        cells = page.locator("#checkpoints .row").first.locator(":scope > *:visible")
+        edges = heads.evaluate_all(right)
+        assert cells.evaluate_all(right) == edges
+        assert max(edges) <= width
 
 
 def test_it_is_readable_without_a_script(guide: str, browser: Browser) -> None:

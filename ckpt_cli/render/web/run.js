@@ -105,7 +105,7 @@ function describeLayer(page, row, xs, place) {
     ...[curve("norm of its weights", points("norm")), curve("update ratio", points("ratio"), { log: true }), curve("share of tensors changed", points("changed"))].filter(Boolean));
 }
 
-const RUN_COLUMNS = [["name", ""], ["step", "num"], ["saved", "c-when"], ["changed", "num"], ["norm", "num"], ["update ratio", "num c-max"], ["NaN, inf", "num"], ["loss", "num"]];
+const RUN_COLUMNS = [["name", ""], ["step", "num"], ["saved", "c-when"], ["changed", "num c-fate"], ["norm", "num"], ["update ratio", "num"], ["NaN, inf", "num"], ["loss", "num"]];
 
 function checkpointRows(page) {
   const names = new Names(() => page.checkpoints.map((point) => point.name));
@@ -115,8 +115,8 @@ function checkpointRows(page) {
     const told = (point) => (point.global_step != null && point.global_step !== point.step ? `training step ${counted(point.global_step)}` : null);
     const changed = point.changed == null ? "" : `${counted(point.changed)}/${counted(point.changed + point.unchanged)}`;
     return { attributes: { class: "r-grid" }, children: [name(point.name, names, { title: short(point.path) }), h("span", { class: "num", title: told(point) }, point.step ?? ""),
-      h("span", { class: "dim c-when" }, (point.modified ?? "").replace("T", " ").replace("Z", "")), h("span", { class: "num" }, point.format == null ? h("span", { class: "bad" }, "damaged") : changed),
-      h("span", { class: "num" }, figure(point.l2)), h("span", { class: "num c-max" }, figure(point.ratio, 3)), h("span", { class: `num ${bad ? "bad" : "dim"}` }, bad ? counted(bad) : ""), h("span", { class: "num" }, figure(point.loss))] };
+      h("span", { class: "dim c-when" }, (point.modified ?? "").replace("T", " ").replace("Z", "")), h("span", { class: "num c-fate" }, point.format == null ? h("span", { class: "bad" }, "damaged") : changed),
+      h("span", { class: "num" }, figure(point.l2)), h("span", { class: "num" }, figure(point.ratio, 3)), h("span", { class: `num ${bad ? "bad" : "dim"}` }, bad ? counted(bad) : ""), h("span", { class: "num" }, figure(point.loss))] };
   }, {}, head, { most: 420, narrow: page.checkpoints.every((point) => point.name.length <= 12) ? 0 : NARROW });
   if (page.checkpoints.every((point) => point.loss == null)) rows.element.style.setProperty("--loss", "0px");
   return rows;
