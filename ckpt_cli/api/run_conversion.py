@@ -14,7 +14,8 @@ from formats.errors import CheckpointError
 from formats.find.directory import Directory
 from formats.find.opening import is_directory, open_location
 from formats.location import Location
-from formats.store.local.staging import directories_made, holding, replace_file
+from formats.store.local.directories import directories_made
+from formats.store.local.staging import holding, replace_file
 from formats.store.work.forked import Forked
 from formats.store.work.workers import SERIAL, can_fork
 from formats.tf.run.state_file import FILE_NAME

@@ -192,7 +192,7 @@ def _run(words: list[str]) -> int | None:
         # exit code is neither yes nor no.
         pass
     except (KeyboardInterrupt, click.Abort, EndedBySignal) as error:
-        _remove_stagings()
+        _remove_unfinished()
         if os.environ.get("CKPT_DEBUG"):
             raise
         return _report_interrupt(error)
@@ -258,10 +258,12 @@ def _discard_output() -> None:
             os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
-def _remove_stagings() -> None:
+def _remove_unfinished() -> None:
     """Remove what writers have begun.  Importing the module now, where that was just cut off, could fail."""
-    staging = sys.modules.get("formats.store.local.staging")
-    remove = getattr(staging, "remove_stagings", None)  # a module that was not yet read to its end has none
+    unfinished = sys.modules.get("formats.store.work.unfinished")
+    remove = getattr(
+        unfinished, "remove_unfinished", None
+    )  # a module that was not yet read to its end has none
     if remove is not None:
         remove()
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from ..errors import ConversionError, is_exhausted
 from ..keras.facts import keras_facts
 from ..model.writer import check_text
-from ..store.local.staging import refusing
+from ..store.local.refusals import refusing
 from .writer import NAMES, H5Writer, check_paths, copy_pieces
 
 if TYPE_CHECKING:

@@ -23,8 +23,9 @@ from ..core.dtypes import BY_NAME
 from ..core.spec import key_bytes
 from ..errors import ConversionError
 from ..model.writer import FormatWriter, Placement, check_text
+from ..store.local.refusals import refusing
 from ..store.local.removing import scratch_directory
-from ..store.local.staging import Staging, refusing
+from ..store.local.staging import Staging
 from .library.damage import lacks_memory, out_of_memory
 from .names import write_strings
 from .specs import RAW
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     from ..core.region import Extents
     from ..core.spec import TensorSpec
     from ..model.reader import FormatReader
-    from ..store.local.staging import StagedFile
+    from ..store.local.staged_file import StagedFile
 
 
 _SKELETON = "skeleton"

@@ -35,7 +35,7 @@ from ..model.object_names import ObjectNames
 from ..model.reader import Family, Format
 from ..model.verification import Finding
 from ..model.writer import ANOTHER_KEY, FormatWriter, check_text
-from ..store.local.staging import refusing
+from ..store.local.refusals import refusing
 from ..wire.magic import HDF5
 
 if TYPE_CHECKING:

@@ -46,7 +46,7 @@ from ..model.tensor import LazyTensor
 from ..model.verification import Finding, Verification, verified_in_pieces
 from ..model.writer import ANOTHER_KEY, FormatWriter, check_text
 from ..store.archive.reader import Archive, ArchiveMember, Cursor, is_safe_name
-from ..store.local.staging import refusing
+from ..store.local.refusals import refusing
 from ..store.ranges import FileRange
 from ..store.work.workers import SERIAL, Workers
 from ..wire.magic import ZIP

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from ..core.region import Extents
     from ..core.spec import TensorSpec
     from ..location import Location
-    from ..store.local.staging import StagedFile
+    from ..store.local.staged_file import StagedFile
     from ..store.remote.upload import Upload
     from .reader import Format, FormatReader
     from .writer import WriteTarget

@@ -26,8 +26,9 @@ from ..errors import (
     leave_out,
 )
 from ..store.local.links import followed
+from ..store.local.refusals import refuse_irreplaceable
 from ..store.local.spool import Spool
-from ..store.local.staging import Staging, refuse_irreplaceable
+from ..store.local.staging import Staging
 from ..store.ranges import Sum, buffers
 from ..wire.crc32c import extend
 from .checkpoint_files import CheckpointLocation
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
     from ..core.spec import TensorSpec
     from ..location import Location
     from ..store.journal import Claim, Journal
-    from ..store.local.staging import StagedFile
+    from ..store.local.staged_file import StagedFile
     from ..store.local.staging_journal import StagingJournal
     from ..store.remote.upload import Uploading
     from ..store.remote.upload_journal import UploadJournal

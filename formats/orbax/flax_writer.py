@@ -14,7 +14,7 @@ from ..core.spec import TensorSpec
 from ..model.sharding import PlannedFile, ShardWriter
 from ..model.weight_map import FLAX
 from ..model.writer import Placement
-from ..store.local.staging import StagedFile
+from ..store.local.staged_file import StagedFile
 from ..wire.msgpack_encoding import (
     NONE,
     encode_bytes_header,

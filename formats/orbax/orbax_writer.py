@@ -25,7 +25,8 @@ from ..model.checkpoint_files import CheckpointLocation
 from ..model.orbax_files import COMMITTED, JSON_ITEM, STEP, TREE, files_below, named_step, orbax_location
 from ..model.writer import FormatWriter, Placement
 from ..store.local.exchange import move_directory
-from ..store.local.staging import StagedFile, Staging
+from ..store.local.staged_file import StagedFile
+from ..store.local.staging import Staging
 from .orbax_tree import PlannedTree, documents
 from .writing import facts_of, has_facts, leaves_of, notes_of
 

@@ -15,7 +15,7 @@ from ..errors import ConversionError
 from ..model.sharding import PlannedFile, ShardWriter
 from ..model.weight_map import SAFETENSORS
 from ..model.writer import ANOTHER_KEY, Placement, check_text
-from ..store.local.staging import StagedFile
+from ..store.local.staged_file import StagedFile
 from .reader import LENGTH_SIZE, LONGEST_HEADER, METADATA, SafetensorsFacts
 
 if TYPE_CHECKING:

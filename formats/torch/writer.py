@@ -23,7 +23,7 @@ from ..model.sharding import PlannedFile, ShardWriter
 from ..model.weight_map import INDEX, PYTORCH
 from ..model.writer import Placement
 from ..store.archive.writer import Zipped
-from ..store.local.staging import StagedFile
+from ..store.local.staged_file import StagedFile
 from .encoding import WholeStorage, encode
 from .facts import TorchFacts
 from .kinds import GROUPS, kinds_of

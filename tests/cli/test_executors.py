@@ -20,14 +20,15 @@ import formats
 from ckpt_cli.operations.convert.lazy import values_of
 from ckpt_cli.operations.convert.tasks import UnitRange
 from ckpt_cli.operations.look.stats import statistics_of
+from formats.core import notices
 from formats.core.version import VERSION
 from formats.errors import CheckpointError
 from formats.location import parse_location, reachable
 from formats.store import ranges
-from formats.store.local.staging import StagedFile
+from formats.store.local.staged_file import StagedFile
 from formats.store.memory import MemoryStore
 from formats.store.remote import upload
-from formats.store.work import cancellation, executors, workers
+from formats.store.work import cancellation, executors, unfinished, workers
 from formats.store.work.executors import ExecutorRunner, begin_worker, lent_by
 from formats.store.work.workers import Threads, group_bytes, task_bytes
 from tests.executing import GOLDENS, LINES, came_of, lay_out, line
@@ -145,6 +146,43 @@ def test_after_a_signal_processes_end_with_what_they_do() -> None:
     finally:
         cancellation.resume_waiting()
     assert not any(process.is_alive() for process in processes)
+
+
+def _ignore_signals(number: int) -> int:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    if number:
+        time.sleep(60)
+    return number
+
+
+@pytest.mark.parametrize("is_local", [True, False])
+def test_a_process_that_is_killed_may_leave_parts_only_in_a_bucket(
+    is_local: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a busy machine the warning came after each Ctrl-C, where nothing was sent."""
+
+    class Output:
+        def __init__(self) -> None:
+            self.is_local = is_local
+
+        def remove(self) -> None: ...
+
+    told: list[str] = []
+    monkeypatch.setattr(notices, "warn", told.append)
+    hands = executors.Processes(1)
+    unfinished.ALIVE.add(output := Output())
+    try:
+        assert hands.result(hands.submit(_ignore_signals, [0])) == [0], "a process is there by now"
+        futures = [hands.submit(_ignore_signals, [1])]
+        cancellation.end_soon()
+        hands.stop(futures)
+        hands.close()
+    finally:
+        cancellation.resume_waiting()
+        unfinished.ALIVE.discard(output)
+    assert told == (
+        [] if is_local else ["1 worker process did not end in time, so incomplete uploads may remain"]
+    )
 
 
 # Objects -------------------------------------------------------------------------------

@@ -224,7 +224,7 @@ def test_what_is_raised_while_values_are_read_or_written(
     def fail(*_: object, **__: object) -> NoReturn:
         raise error
 
-    monkeypatch.setattr("formats.store.local.staging.StagedFile.write_at", fail)
+    monkeypatch.setattr("formats.store.local.staged_file.StagedFile.write_at", fail)
     done = ckpt("convert", "-j", jobs, source, tmp_path / "o.safetensors")
     assert done.code == 3
     assert done.err.startswith("ckpt: error: ")

@@ -9,7 +9,7 @@ import pytest
 
 from ckpt_cli.operations.convert import tasks
 from formats.safetensors import writer
-from formats.store.local.staging import StagedFile
+from formats.store.local.staged_file import StagedFile
 from formats.store.work import counters
 from tests.writing import save
 

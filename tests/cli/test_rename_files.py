@@ -25,7 +25,7 @@ from formats import (
 from formats.find.directory import Directory
 from formats.location import parse_location
 from formats.model.checkpoint_files import data_shards
-from formats.store.local.staging import StagedFile
+from formats.store.local.staged_file import StagedFile
 from formats.tf.bundle import shards
 from formats.wire.messages import BundleHeaderProto, VersionDef
 from tests.faults.each_step import failures, kills

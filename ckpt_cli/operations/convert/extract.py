@@ -31,14 +31,11 @@ from formats.find.registry import format_named
 from formats.find.resolve import spelling
 from formats.model.checkpoint_files import INDEX_SUFFIX, MAP
 from formats.model.facts import Facts, Nothing, respelled
+from formats.store.local.directories import make_directories, sync_directory
 from formats.store.local.links import followed
-from formats.store.local.staging import (
-    StagedFile,
-    Staging,
-    make_directories,
-    refusing,
-    sync_directory,
-)
+from formats.store.local.refusals import refusing
+from formats.store.local.staged_file import StagedFile
+from formats.store.local.staging import Staging
 from formats.store.work.workers import SERIAL, Workers
 
 from ..look.values import as_json

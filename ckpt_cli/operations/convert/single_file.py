@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from formats.errors import CheckpointExistsError
 from formats.store.local.links import followed
-from formats.store.local.staging import Staging, refuse_irreplaceable
+from formats.store.local.refusals import refuse_irreplaceable
+from formats.store.local.staging import Staging
 from formats.store.remote.upload import Uploading
 
 if TYPE_CHECKING:

@@ -39,8 +39,10 @@ from formats.find.resolve import resolve, suggest
 from formats.location import Location, parse_location
 from formats.model.checkpoint_files import CheckpointLocation, step_of
 from formats.model.reader import Family
+from formats.store.local.directories import sync_directory
+from formats.store.local.refusals import FULL, refusing
 from formats.store.local.removing import Attempts
-from formats.store.local.staging import FULL, holding, refusing, replace_file, sync_directory
+from formats.store.local.staging import holding, replace_file
 from formats.store.remote.object_lock import FoundLock, lock_path, locks_in
 from formats.store.remote.upload_journal import HalfSent
 from formats.store.siblings import V1_SHARD

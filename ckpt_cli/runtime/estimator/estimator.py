@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from formats.store.local.staging import make_directories
+from formats.store.local.directories import make_directories
 
 from ..compat.v1.train import create_global_step
 from ..graphs import Graph

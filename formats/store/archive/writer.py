@@ -21,7 +21,7 @@ from ...wire.magic import EMPTY_ZIP, ZIP
 
 if TYPE_CHECKING:
     from ...core.chunks import Chunk
-    from ..local.staging import StagedFile
+    from ..local.staged_file import StagedFile
     from ..remote.upload import Upload
 
 ALIGNMENT = 64

@@ -7,7 +7,8 @@ import errno
 import os
 from typing import TYPE_CHECKING
 
-from .staging import refusing, sync_directory
+from .directories import sync_directory
+from .refusals import refusing
 
 if TYPE_CHECKING:
     from ...location import Location

@@ -21,14 +21,16 @@ import os
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
 
+from .directories import sync_directory
+from .refusals import FULL, refusing
 from .removing import Attempts
-from .staging import FULL, refusing, sync_directory
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from ...location import Location
-    from .staging import StagedFile, Staging
+    from .staged_file import StagedFile
+    from .staging import Staging
 
 
 _BEFORE = "before.index"

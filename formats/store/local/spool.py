@@ -10,7 +10,7 @@ import os
 from typing import TYPE_CHECKING
 
 from ...core.chunks import PIECE
-from .staging import refusing
+from .refusals import refusing
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -18,290 +18,32 @@ removed (`formats.tf.run.leftovers`).
 from __future__ import annotations
 
 import contextlib
-import errno
 import os
-import stat
 import sys
-import weakref
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from ...core import notices
-from ...core.chunks import view_of
 from ...core.words import command_line
-from ...errors import CheckpointError, CheckpointExistsError
-from ..base import unseen
 from ..remote.objects import WHATEVER
 from ..siblings import LONGEST_STEM
-from ..work.task_context import TASK_FILES, StaysHereError
-from .links import followed, leads_nowhere
+from ..work.unfinished import ALIVE
+from .directories import make_directories, sync_directory
+from .links import followed
 from .locks import lock, lock_timeout, wait_for
 from .ownership import give, ownership_of, strictest
+from .refusals import reason_of, refuse_irreplaceable, refusing
 from .removing import Attempts, close_descriptors, remove_empty, remove_tree
+from .staged_file import StagedFile
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
-    from typing import Self
 
-    from ...core.chunks import Chunk
     from ...location import Location
     from .ownership import Ownership
     from .staging_journal import StagingJournal
 
 
 _ASIDE = "aside"
-
-_HINTS = {
-    errno.ENOSPC: ("free some space, or write elsewhere",),
-    errno.EDQUOT: ("free some space in your quota, or write elsewhere",),
-    errno.EFBIG: ("check ulimit -f and the largest file size of the file system, or write elsewhere",),
-    errno.EACCES: ("make the directory writable, because new files are created next to the old ones",),
-    errno.EROFS: ("write elsewhere, because this file system is mounted read-only",),
-}
-
-FULL = (errno.ENOSPC, errno.EDQUOT)
-"""The system's errors for a full disk."""
-
-_LARGEST_WRITE = 1 << 17
-"""Bytes written in one call, as `cp` does.
-
-For more, Linux allocates larger blocks of memory, which a virtual machine may first have to get from its
-host.
-"""
-
-_WORTH_STARTING = 1 << 20
-"""The fewest bytes that start write-back before `sync`: smaller ranges would cost more calls than they
-save.
-"""
-
-_STRETCH = 16 << 20
-"""Bytes after which write-back starts during a sequential write."""
-
-
-def reason_of(error: Exception) -> str:
-    """Return what an error of the system says, in small letters."""
-    return str(getattr(error, "strerror", None) or error).lower()
-
-
-@contextlib.contextmanager
-def refusing(path: Location) -> Iterator[None]:
-    """Raise what the system refuses in this block as a CheckpointError about `path`."""
-    try:
-        yield
-    except OSError as error:
-        if isinstance(error, CheckpointError):
-            raise
-        message = f"cannot be written: {reason_of(error)}"
-        hints = _HINTS.get(error.errno or 0, ())
-        if path.is_object():  # a server's refusal is not an OSError
-            message += " (the file is created on this machine first)"
-            hints = ("set TMPDIR to use another directory",)
-        raise CheckpointError(message, path=path, hints=hints) from error
-
-
-def refuse_irreplaceable(path: Location) -> None:
-    """Raise CheckpointExistsError where `path` is something that a file must not take the place of.
-
-    That is a directory, and a device, pipe or socket, also behind a link: who may write
-    to `/dev/null` by renaming would leave a system without one.
-    """
-    if path.is_object():
-        if path.is_folder():
-            raise _directory(path)
-        return
-    try:
-        mode = os.stat(path).st_mode
-    except OSError:
-        return
-    if stat.S_ISDIR(mode):
-        raise _directory(path)
-    if not stat.S_ISREG(mode):
-        raise CheckpointExistsError("this is a device or a pipe; name a file", path=path)
-
-
-def _directory(path: str) -> CheckpointExistsError:
-    hints = (f"name the file, for example {os.path.join(path, 'NAME')}",)
-    return CheckpointExistsError("this is a directory; name a file", path=path, hints=hints)
-
-
-def sync_directory(path: str) -> None:
-    """Make what was renamed in a directory last through a loss of power.
-
-    Some network file systems have no such thing for directories; there nothing more can be done.
-    """
-    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(fd)
-    except OSError as error:
-        if error.errno not in (errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP):
-            raise
-    finally:
-        close_descriptors(fd)
-
-
-class StagedFile:
-    """A new file, written from its beginning to its end, or at reserved places.
-
-    `about` is the path that errors name: the one that the user gave. As a context manager, it closes the
-    file.
-    """
-
-    travels = True
-    """Whether another process may fill it: one that waits to be sent is in a directory of this machine."""
-
-    shares_memory = True
-    """Whether what is read back is what this process reads."""
-
-    def __init__(self, path: str, about: Location, *, new: bool = True, mode: int = 0o666) -> None:
-        self.path = path
-        self.size = 0
-        self._started = 0
-        self._about = about
-        # The content of an existing file is read again before it counts.
-        with refusing(about):
-            self._fd = os.open(path, os.O_RDWR | (os.O_CREAT | os.O_EXCL if new else os.O_NOFOLLOW), mode)
-            status = os.fstat(self._fd)
-        self.number = status.st_dev, status.st_ino
-        """Its device and inode, which identify it after any rename."""
-
-    def write(self, data: Chunk) -> None:
-        """Write at the end."""
-        self.write_at(self.reserve(len(data)), data)
-        if self.size - self._started >= _STRETCH:
-            self.start_sync(self._started, self.size - self._started)
-            self._started = self.size
-
-    def reserve(self, size: int) -> int:
-        """Return the offset of the next `size` bytes, which `write_at` is to fill."""
-        self.size += size
-        return self.size - size
-
-    def write_at(self, offset: int, data: Chunk) -> None:
-        """Write at a reserved place; several threads may, each at its own."""
-        view = view_of(data)
-        with refusing(self._about):
-            while view:
-                written = os.pwrite(self._fd, view[:_LARGEST_WRITE], offset)
-                offset += written
-                view = view[written:]
-
-    def read_back(self, offset: int, out: memoryview) -> bool:
-        """Fill `out` with the content at an offset. Return False if it cannot be read."""
-        done = 0
-        with contextlib.suppress(OSError):
-            while done < len(out) and (count := os.preadv(self._fd, [out[done:]], offset + done)):
-                done += count
-        return done == len(out)
-
-    def start_sync(self, offset: int, size: int) -> None:
-        """Let the disk begin with a range that was written, so that `sync` has less to wait for.
-
-        It is advice: where it is not taken, everything is left to `sync`, and so is any error.
-        """
-        if hasattr(os, "posix_fadvise") and size >= _WORTH_STARTING:
-            with contextlib.suppress(OSError):
-                os.posix_fadvise(self._fd, offset, size, os.POSIX_FADV_DONTNEED)
-
-    def sync(self) -> None:
-        """Bring what was written to disk."""
-        with refusing(self._about):
-            os.fsync(self._fd)
-
-    def belong(self, ownership: Ownership) -> None:
-        """Give it permissions and owner."""
-        with refusing(self._about):
-            give(self._fd, ownership)
-
-    def close(self) -> None:
-        """Close it; some file systems say only now that what was written is lost."""
-        fd, self._fd = self._fd, -1  # It is closed also where that fails, and the number may be another's.
-        if fd >= 0:
-            with refusing(self._about):
-                os.close(fd)
-
-    def discard(self) -> None:
-        """Close it where what was written is thrown away, and may be lost."""
-        fd, self._fd = self._fd, -1
-        if fd >= 0:
-            close_descriptors(fd)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, *exception: object) -> None:
-        if kind is None:
-            self.close()
-        else:
-            self.discard()  # the first error is the one that the user sees
-
-    def __reduce__(self) -> tuple[object, ...]:
-        if not self.travels:
-            raise StaysHereError(self.path)
-        return FilledHere, (os.path.abspath(self.path), self._about, self.memory)
-
-    @property
-    def memory(self) -> tuple[str, int] | None:
-        """The identity of the memory in which the file waits for the disk: a kernel, and a file system.
-
-        Another process with the same value may leave `sync` to this one. It is None if unknown.
-        """
-        try:
-            with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
-                return file.read().strip(), os.fstat(self._fd).st_dev
-        except OSError:
-            return None
-
-
-class FilledHere:
-    """A staged file of another process, written to at places, and never made: it may be gone by now.
-
-    Until it is closed, the written bytes may be on this machine alone, if the file system is a network's. If
-    `memory` equals that of another process, one `sync` serves both.
-    """
-
-    def __init__(self, path: str, about: Location, memory: tuple[str, int] | None) -> None:
-        self._path = path
-        self._about = about
-        self._memory = memory
-        self._file: StagedFile | None = None
-        TASK_FILES.filled.append(self)
-
-    def _opened(self) -> StagedFile:
-        if self._file is None:
-            try:
-                self._file = StagedFile(self._path, self._about, new=False)
-            except CheckpointError as error:
-                if isinstance(error.__cause__, FileNotFoundError):
-                    raise unseen(self._path, "no such file") from error
-                raise
-        return self._file
-
-    def write_at(self, offset: int, data: Chunk) -> None:
-        self._opened().write_at(offset, data)
-
-    def read_back(self, offset: int, out: memoryview) -> bool:
-        return self._opened().read_back(offset, out)
-
-    @property
-    def shares_memory(self) -> bool:
-        """Whether what is read back here is what its own process reads: both see one memory."""
-        return self._memory is not None and self._memory == self._opened().memory
-
-    def start_sync(self, offset: int, size: int) -> None:
-        self._opened().start_sync(offset, size)
-
-    def discard(self) -> None:
-        """Close it where what was written is thrown away."""
-        file, self._file = self._file, None
-        if file is not None:
-            file.discard()
-
-    def close(self, *, synced: bool) -> None:
-        """Close the file. If `synced`, first write it to disk, unless another process can."""
-        file, self._file = self._file, None
-        if file is not None:
-            with file:
-                if synced and (self._memory is None or self._memory != file.memory):
-                    file.sync()
 
 
 class Staging:
@@ -574,39 +316,6 @@ def remove_staged(staged: Location) -> None:
     attempts.raise_first()
 
 
-def make_directories(path: str, made: list[str] | None = None) -> None:
-    """Make a directory and its missing parents, so that all survive a loss of power.
-
-    They are added to `made`, the outermost first, before they are there.
-    """
-    missing = []
-    while path and not os.path.lexists(path):
-        missing.append(path)
-        path = os.path.dirname(path)
-    if os.path.islink(path) and not os.path.exists(path):
-        raise leads_nowhere(path)
-    for each in reversed(missing):
-        if made is not None:
-            made.append(each)
-        with contextlib.suppress(FileExistsError):  # Another may have made it meanwhile.
-            os.mkdir(each)
-        sync_directory(os.path.dirname(each) or ".")
-
-
-@contextlib.contextmanager
-def directories_made(paths: Iterable[Location]) -> Iterator[None]:
-    """Make directories of this machine for this block; after an error the empty ones of them are removed."""
-    made: list[str] = []
-    try:
-        for path in paths:
-            with refusing(path):
-                make_directories(path, made)
-        yield
-    except BaseException:
-        remove_empty(made)
-        raise
-
-
 def remove_files(paths: Iterable[str], about: Location) -> None:
     """Remove files of this machine, or objects of a store."""
     if about.is_object():
@@ -635,21 +344,6 @@ def _opened(path: str) -> Iterator[int]:
         yield fd
     finally:
         close_descriptors(fd)
-
-
-class Removable(Protocol):
-    """Output in progress that can be removed."""
-
-    def remove(self) -> None: ...
-
-
-ALIVE: weakref.WeakSet[Removable] = weakref.WeakSet()
-
-
-def remove_stagings() -> None:
-    """Remove everything that this process is writing, at any point where an interrupt stopped it."""
-    for staging in list(ALIVE):
-        staging.remove()
 
 
 def replace_file(path: Location, data: bytes) -> None:

@@ -33,9 +33,12 @@ from ..journal import (
     parse_journal,
 )
 from ..siblings import is_shard_of
+from ..work.unfinished import ALIVE
+from .directories import make_directories, sync_directory
 from .locks import holder, is_locked, lock
+from .refusals import reason_of, refusing
 from .removing import Attempts, close_descriptors, remove_empty, remove_tree
-from .staging import ALIVE, make_directories, put_back, reason_of, refusing, sync_directory
+from .staging import put_back
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -52,6 +55,8 @@ _LONGEST_LINE = 16 << 20
 
 class StagingJournal(Journal):
     """The journal of a target on this machine."""
+
+    is_local = True
 
     def __init__(self, target: Location, header: Mapping[str, Any], changed: Mapping[str, int]) -> None:
         super().__init__(target, header, changed)

@@ -24,10 +24,12 @@ from ...core import notices
 from ...core.chunks import PIECE, view_of
 from ...errors import CheckpointError, CheckpointExistsError, ConversionError
 from ...location import Location, as_if_there, local_location
+from ..local.refusals import refusing
 from ..local.removing import cleaning_up, remove_tree
-from ..local.staging import ALIVE, StagedFile, refusing
+from ..local.staged_file import StagedFile
 from ..work.buffers import is_free
 from ..work.cancellation import cancelled_by
+from ..work.unfinished import ALIVE
 from .object_lock import ObjectLock
 from .objects import NOTHING, WHATEVER, Precondition, is_same, md5, md5_of, plain
 

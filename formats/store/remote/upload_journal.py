@@ -20,8 +20,8 @@ from ..journal import (
     is_name,
     parse_journal,
 )
-from ..local.staging import ALIVE
 from ..siblings import count_in, is_shard_of, staging_pattern
+from ..work.unfinished import ALIVE
 from .object_lock import ObjectLock
 from .objects import NOTHING, Precondition, is_same, md5
 from .upload import Upload
@@ -75,6 +75,8 @@ class SentObject(Upload):
 
 class UploadJournal(Journal):
     """The journal of a target in a bucket."""
+
+    is_local = False
 
     def __init__(self, target: Location, header: Mapping[str, Any], changed: Mapping[str, int]) -> None:
         super().__init__(target, header, changed)

@@ -47,6 +47,7 @@ from .cancellation import cancellable, cancelled, cancelled_by, end_soon, is_end
 from .counters import add_reads, count_reads, is_counting, reads_of_task
 from .results import Done
 from .task_context import emptied
+from .unfinished import is_sending
 from .workers import Threads, Workers, default_jobs, each_of
 
 if TYPE_CHECKING:
@@ -328,7 +329,7 @@ class Processes(ExecutorRunner):
                 del alive[sentinel]  # type: ignore[arg-type]
         for each in alive.values():
             each.kill()
-        if alive:
+        if alive and is_sending():
             processes = counted(len(alive), "worker process", "worker processes")
             notices.warn(f"{processes} did not end in time, so incomplete uploads may remain")
 

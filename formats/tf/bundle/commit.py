@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from ...location import Location
-    from ...store.local.staging import StagedFile, Staging
+    from ...store.local.staged_file import StagedFile
+    from ...store.local.staging import Staging
     from .links import Mirror
 
 

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING
 
 from ...errors import CheckpointError
 from ...model.checkpoint_files import data_shards
+from ...store.local.directories import sync_directory
 from ...store.local.links import followed
-from ...store.local.staging import sync_directory
 
 if TYPE_CHECKING:
     from collections.abc import Collection

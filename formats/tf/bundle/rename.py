@@ -30,7 +30,9 @@ from ...errors import (
     UnsupportedFeatureError,
 )
 from ...model.object_keys import GRAPH_KEY
-from ...store.local.staging import Staging, refusing, sync_directory
+from ...store.local.directories import sync_directory
+from ...store.local.refusals import refusing
+from ...store.local.staging import Staging
 from ...store.remote.upload import Uploading
 from ...store.work.workers import SERIAL, Workers
 from ...wire.coding import encode_varint
@@ -50,7 +52,7 @@ if TYPE_CHECKING:
     from ...location import Location
     from ...model.object_graph import ObjectGraph
     from ...model.verification import Finding
-    from ...store.local.staging import StagedFile
+    from ...store.local.staged_file import StagedFile
     from .reader import BundleReader
 
 

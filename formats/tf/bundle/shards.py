@@ -89,7 +89,7 @@ def stage_shard(
     real, refusal = path.real(), ""
     if path.store.system_path(path) is None:
         ways, refusal = [way for way in ways if way == COPY], ELSEWHERE
-    from ...store.local.staging import refusing  # not needed for reading
+    from ...store.local.refusals import refusing
 
     with refusing(staging.target):
         for way in ways:

@@ -30,7 +30,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from ...location import Location
-    from ...store.local.staging import StagedFile, Staging
+    from ...store.local.staged_file import StagedFile
+    from ...store.local.staging import Staging
     from ...store.remote.upload import Upload, Uploading
     from ...store.remote.upload_journal import UploadJournal
 

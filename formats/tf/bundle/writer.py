@@ -20,8 +20,10 @@ from ...errors import CheckpointNotFoundError, ConversionError, DuplicateKeyErro
 from ...model.checkpoint_files import CheckpointLocation, bundle, bundle_prefix, data_shards
 from ...model.object_keys import GRAPH_KEY
 from ...model.writer import FormatWriter, Placement, bounded, check_text
+from ...store.local.refusals import refusing
 from ...store.local.removing import scratch_file
-from ...store.local.staging import StagedFile, Staging, refusing, remove_files
+from ...store.local.staged_file import StagedFile
+from ...store.local.staging import Staging, remove_files
 from ...store.remote.upload_journal import SentObject
 from ...wire.coding import encode_fixed32, encode_varint
 from ...wire.crc32c import extend, mask

@@ -40,7 +40,8 @@ from ...model.checkpoint_files import INDEX_SUFFIX, ORBAX_TEMPORARY
 from ...model.weight_map import files_of_map
 from ...store.journal import describe_finished
 from ...store.local.locks import is_locked
-from ...store.local.staging import old_set_in, refusing, remove_staged
+from ...store.local.refusals import refusing
+from ...store.local.staging import old_set_in, remove_staged
 from ...store.local.staging_journal import describe_leftover
 from ...store.remote.objects import ObjectStore
 from ...store.remote.upload_journal import HalfSent, half_sent

@@ -26,7 +26,8 @@ from formats.location import parse_location
 from formats.store.journal import JOURNAL
 from formats.store.local import staging_journal as interrupting
 from formats.store.local.locks import lock
-from formats.store.local.staging import StagedFile, refusing
+from formats.store.local.refusals import refusing
+from formats.store.local.staged_file import StagedFile
 from formats.store.local.staging_journal import read_journal
 from formats.wire.crc32c import crc32c
 from tests.cli.resume.interrupting import (

@@ -17,7 +17,7 @@ from formats.core.dtypes import BY_NAME, DTYPES
 from formats.find.creating import create_writer
 from formats.location import parse_location
 from formats.store.archive import writer as zips
-from formats.store.local.staging import StagedFile
+from formats.store.local.staged_file import StagedFile
 from formats.torch.encoding import encode
 from formats.torch.facts import TorchFacts
 from formats.torch.objects import DTYPES_READ, GLOBALS, TensorPosition, storage_of
