@@ -1,4 +1,4 @@
-"""What the system refuses to write, as errors of this program."""
+"""Errors of the system during writing, as errors of this program."""
 
 from __future__ import annotations
 

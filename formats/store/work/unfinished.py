@@ -6,7 +6,7 @@ import weakref
 from typing import Protocol
 
 
-class Output(Protocol):
+class UnfinishedOutput(Protocol):
     """Output in progress that can be removed."""
 
     is_local: bool
@@ -15,7 +15,7 @@ class Output(Protocol):
     def remove(self) -> None: ...
 
 
-ALIVE: weakref.WeakSet[Output] = weakref.WeakSet()
+ALIVE: weakref.WeakSet[UnfinishedOutput] = weakref.WeakSet()
 
 
 def remove_unfinished() -> None:
