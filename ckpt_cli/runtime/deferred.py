@@ -238,6 +238,9 @@ class Graph(graphs.Graph, Program):
             self.tape.watch(tensor)
         return tensor
 
+    def begin_with(self, variable: Any, value: Any) -> None:
+        self.initial[id(variable)] = Tensor(value)
+
     def first(self, variable: Any) -> Any:
         return self.initial[id(variable)]
 

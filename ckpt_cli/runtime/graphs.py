@@ -93,6 +93,11 @@ class Graph:
     def mark(self) -> int:
         return 0
 
+    def begin_with(self, variable: Any, value: Any) -> None:
+        """Give a variable another first value."""
+        self._initial[next(at for at, one in enumerate(self.variables) if one is variable)] = value
+        variable._set(value)
+
     def first(self, variable: Any) -> Any:
         """Return the value that a variable begins with."""
         return variable

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import logging
 import os
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from .. import graphs
 from ..compat.v1 import GraphKeys, get_collection
 from ..reader import checkpoint_exists, opened
 from ..state_file import latest_checkpoint
@@ -17,7 +19,7 @@ from ..unknown import refuse
 from ..variable import Variable
 from .saver import keys_by_name
 
-__all__ = ["WarmStartSettings", "settings_of", "warm_start"]
+__all__ = ["WarmStartSettings", "init_from_checkpoint", "settings_of", "warm_start"]
 
 logger = logging.getLogger("ckpt_cli.runtime")
 
@@ -87,10 +89,19 @@ def warm_start(settings: WarmStartSettings) -> None:
             f"{unused}.  Perhaps you misspelled them?  Here is the list of viable variable names: "
             f"{list(variables)}"
         )
+    chosen = variables.items() if wanted is not None else ()
+    for variable, value in _read(path, [(one, previous.get(name, name)) for name, one in chosen]):
+        variable._set(value)
+    logger.info("Warm-started %d variables.", len(chosen))
+
+
+def _read(path: str, wanted: list[tuple[Variable, str]]) -> list[tuple[Variable, Any]]:
+    """Return variables with their values in a checkpoint; ValueError where one has none."""
+    found = []
     with opened(latest_checkpoint(path) or path) as reader:
-        keys, values = keys_by_name(reader), {}
-        for name, variable in variables.items() if wanted is not None else ():
-            key = keys.get(previous.get(name, name), previous.get(name, name))
+        keys = keys_by_name(reader)
+        for variable, name in wanted:
+            key = keys.get(name, name)
             if key not in reader.specs:
                 raise ValueError(f"Tensor {key} is not found in {path} checkpoint {sorted(keys)}")
             shape = reader.specs[key].shape
@@ -99,7 +110,33 @@ def warm_start(settings: WarmStartSettings) -> None:
                     f"Shape of variable {variable.name} ({variable.shape}) doesn't match with shape of "
                     f"tensor {key} ({list(shape)}) from checkpoint reader."
                 )
-            values[name] = reader[key].read()
-    for name, value in values.items():
-        variables[name]._set(value.astype(variables[name]._value.dtype))
-    logger.info("Warm-started %d variables.", len(values))
+            found.append((variable, reader[key].read().astype(variable._value.dtype)))
+    return found
+
+
+def init_from_checkpoint(ckpt_dir_or_file: str, assignment_map: Any) -> None:
+    """Let variables of the graph that is open begin with the values in a checkpoint.
+
+    The map leads from names in the checkpoint to variables or their names, or from scopes to scopes.
+    """
+    graph = graphs.current()
+    if graph is None:
+        raise NotImplementedError("init_from_checkpoint without a graph is not supported")
+    known = {one._full_name(): one for one in graph.global_variables()}
+    items = assignment_map.items() if isinstance(assignment_map, Mapping) else assignment_map
+    wanted: list[tuple[Variable, str]] = []
+    for key, target in sorted(items, key=lambda pair: str(pair[0])):
+        if isinstance(target, Variable) or target in known:
+            wanted.append((known.get(target, target) if isinstance(target, str) else target, key))
+            continue
+        scope = target.rpartition("/")[0]
+        if not key.endswith("/"):
+            raise ValueError(
+                f"Assignment map with scope only name {scope} should map to scope only {key}. Should be "
+                "'scope/': 'other_scope/'."
+            )
+        above, prefix = f"{scope}/" if scope else "", "" if key == "/" else key
+        inside = sorted(name for name in known if name.startswith(above))
+        wanted += [(known[name], prefix + name.removeprefix(above)) for name in inside]
+    for variable, value in _read(ckpt_dir_or_file, wanted):
+        graph.begin_with(variable, value)

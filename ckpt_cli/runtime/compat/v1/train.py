@@ -57,6 +57,7 @@ _LAZY = {
     "SessionRunValues": "hooks",
     "StepCounterHook": "saving",
     "StopAtStepHook": "hooks",
+    "init_from_checkpoint": "warm_start",
 }
 """Names by their module of `estimator`, which is imported at its first use."""
 
