@@ -142,8 +142,9 @@ def _is_given(context: click.Context, parameter: click.Parameter, value: Locatio
     "--matrix",
     is_flag=True,
     help="Compare each of several PATHs with every other.\fEvery argument is a PATH. Prints ||a-b|| / ||b|| "
-    "for each pair and for each layer. Lists copies and equal layers. Optimizer slots and other state are "
-    "groups of their own. Exits 0.",
+    "for each pair and for each layer. Lists copies and equal layers. Exits 0. Only floating-point weights "
+    "count; optimizer slots and other state are groups of their own. A layer that has only tensors of one "
+    "value, such as zeros or ones, does not count as equal.",
 )
 @each_option("Compare all checkpoints with the same name in two directories.")
 @recursive_option("With --each, include subdirectories.")
@@ -169,6 +170,10 @@ def command(left: Location, right: Location, **options: Any) -> int:
     tensor completely. With --no-values, it reads every tensor, because only this checksum confirms
     the header. A directory means its latest
     checkpoint. A listing (the saved output of ls --json -l) is compared by its checksums.
+
+    On a terminal, layers contain only weights. Optimizer slots, counters and other state are in groups
+    of their own, such as (slot). If more than 20 layers changed, the table of layers has a row for each
+    block, such as encoder.layer.3.
 
     \b
       ckpt diff run_a run_b --stat --kind variable
