@@ -172,6 +172,9 @@ class FormatWriter(CheckpointWriter):
 
     is_sent_when_made = False
     """Whether it is made on this machine, and sent when it is whole: it is not written from front to back."""
+    kept = 0
+    """Bytes of tensors whose compressed chunks an interrupted conversion had already written."""
+
     is_resumable = False
     """Whether every number has a place known beforehand, so that another process can resume."""
 

@@ -24,9 +24,11 @@ from ..errors import ConversionError
 from ..model.checkpoint_files import CheckpointLocation
 from ..model.orbax_files import COMMITTED, JSON_ITEM, STEP, TREE, files_below, named_step, orbax_location
 from ..model.writer import FormatWriter, Placement
+from ..store.journal import Claim
 from ..store.local.exchange import move_directory
 from ..store.local.staged_file import StagedFile
 from ..store.local.staging import Staging
+from ..wire.crc32c import extend
 from .orbax_tree import PlannedTree, documents
 from .writing import facts_of, has_facts, leaves_of, notes_of
 
@@ -200,7 +202,7 @@ class OrbaxWriter(FormatWriter):
 
     def _begun_chunk(self, spec: TensorSpec, number: int) -> StagedFile | Upload | _Compressed:
         file = self._begin_chunk(spec, number)
-        return file if self.target.compression is None else _Compressed(file)
+        return file if self.target.compression is None else _Compressed(file, self)
 
     def _place(self, spec: TensorSpec) -> Placement | None:
         if self._cuts[spec.key].files != 1 or self.target.compression is not None:
@@ -301,10 +303,11 @@ def _sizes(spec: TensorSpec, cut: _Cut) -> Callable[[int], int]:
 
 
 class _Compressed:
-    """A chunk that becomes a zstd frame when it is whole."""
+    """A chunk that becomes a zstd frame when it is whole, unless a resumed conversion has its frame."""
 
-    def __init__(self, file: StagedFile | Upload) -> None:
+    def __init__(self, file: StagedFile | Upload, writer: FormatWriter) -> None:
         self._file = file
+        self._writer = writer
         self._data = bytearray()
 
     def write(self, data: bytes) -> None:
@@ -312,8 +315,25 @@ class _Compressed:
 
     def close(self) -> None:
         import cramjam
+        import numpy as np
 
-        self._file.write(bytes(cramjam.zstd.compress(self._data, level=_LEVEL)))
+        staging = self._writer.staging
+        journal = staging.journal if isinstance(staging, Staging) else None
+        if journal is None or not isinstance(self._file, StagedFile):
+            self._file.write(bytes(cramjam.zstd.compress(self._data, level=_LEVEL)))
+            self._file.close()
+            return
+        place, read = Placement(self._file, 0), extend(0, np.frombuffer(self._data, np.uint8))
+        entry = staging.path(place.name).entry()
+        size = 0 if entry is None else entry.size
+        claim = journal.claim(place.name, 0, size)
+        if claim is not None and claim.read == (read,) and place.holds(0, claim):
+            self._file.reserve(size)
+            self._writer.kept += len(self._data)
+        else:
+            frame = bytes(cramjam.zstd.compress(self._data, level=_LEVEL))
+            self._file.write(frame)
+            journal.filled(place.name, 0, Claim(len(frame), extend(0, frame), (read,)))
         self._file.close()
 
 

@@ -55,3 +55,38 @@ def test_a_conversion_stays_the_same_for_any_number_of_threads(tmp_path: Path, c
     assert ckpt("convert", tmp_path / "t", tmp_path / "half.safetensors", *cast).code == 0
     with formats.open_checkpoint(tmp_path / "half.safetensors") as found:
         assert np.array_equal(found["a"].read(), values.astype(np.float32))
+
+
+@pytest.mark.parametrize("damage", [False, True])
+def test_compressed_chunks_that_are_finished_are_not_compressed_again(
+    damage: bool, tmp_path: Path, ckpt: Callable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    values = np.random.default_rng(0).standard_normal((8 << 12, 2))
+    np.savez(tmp_path / "a.npz", a=values)
+    words = ("convert", tmp_path / "a.npz", tmp_path / "t", "--to", "orbax", "--compress", "zstd", "--resume")
+    words += ("--shard-size", str(1 << 16))
+    compressed: list[int] = []
+
+    def compress(data: bytearray, level: int) -> bytes:
+        if len(compressed) == 5:
+            raise KeyboardInterrupt
+        compressed.append(len(data))
+        return bytes(pack(data, level=level))
+
+    pack = cramjam.zstd.compress
+    monkeypatch.setattr(cramjam.zstd, "compress", compress)
+    assert ckpt(*words).code == 130
+    (staged,) = tmp_path.glob("t_temp_*")
+    if damage:
+        chunk = staged / "chunk-0-2"
+        chunk.write_bytes(chunk.read_bytes()[:-1] + b"?")
+    compressed[:] = [0] * 6  # compress the rest
+    done = ckpt(*words)
+    assert done.code == 0
+    assert len(compressed) - 6 == 3 + damage
+    assert f"resumed the conversion: {(5 - damage) << 16:,} of {values.nbytes:,} bytes" in done.err
+    with formats.open_checkpoint(tmp_path / "t") as found:
+        assert np.array_equal(found["a"].read(), values)
+    assert ckpt("convert", tmp_path / "a.npz", tmp_path / "u", *words[3:]).code == 0
+    for path in (tmp_path / "u").rglob("*.0"):
+        assert path.read_bytes() == (tmp_path / "t" / path.relative_to(tmp_path / "u")).read_bytes()

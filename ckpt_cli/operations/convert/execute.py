@@ -214,6 +214,7 @@ def _carried_out(
             shares = share(plan, writer, ways, workers, advance)
         made = _copy(plan, writer, shares, ledger, workers, advance, proves=proof == FULL)
         writer.finish()
+        ledger.kept += writer.kept
         is_compared = proof == FULL and writer.is_readable
         if is_compared:
             with writer.reopen() as written:
