@@ -147,7 +147,9 @@ def _advise(matched: Matched, proposed: int) -> None:
     elif (line := remedy_for_dtypes(found)) is not None:
         render.note(f"TensorFlow does not cast dtypes when it restores; to cast them: {line}")
     elif not found.existing_matched and any(row.group != HARMLESS for row in matched.rows):
-        render.note("to pair names by hand: ckpt convert CHECKPOINT DST --like TARGET --map FILE")
+        render.note(
+            "to pair names yourself, write them to FILE, and run ckpt convert --like TARGET --map FILE"
+        )
     if proposed:
         count = counted(proposed, "pair")
         render.note(
