@@ -21,9 +21,10 @@ import h5py
 import numpy as np
 
 import formats
-from ckpt_cli.operations.convert.framework_layout import FrameworkLayout, lay_out
+from ckpt_cli.operations.convert.framework_layout import lay_out
 from ckpt_cli.operations.convert.hub.architectures import Architecture, architectures
 from ckpt_cli.operations.convert.hub.layout import HubModel
+from ckpt_cli.operations.convert.requested_layout import FrameworkLayout
 from formats.keras.config import snake_case
 from tests import hub_page as page
 from tests.interop.hub_values import values

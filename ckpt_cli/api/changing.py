@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from formats.location import Location
 
-    from ..operations.convert.framework_layout import FrameworkLayout
+    from ..operations.convert.requested_layout import FrameworkLayout
     from ..operations.select.keys import Rules
     from ..operations.select.name_map import NameMap
     from .calls import PathLike
@@ -67,8 +67,8 @@ class KeyChanges(NamedTuple):
         """
         from formats.model.hub_config import read_hub_config
 
-        from ..operations.convert.framework_layout import FrameworkLayout
         from ..operations.convert.keras.plan import read_config
+        from ..operations.convert.requested_layout import FrameworkLayout
 
         names = self.names()
         if self.layout is None and not names.has_operations and not (every_map and names.rows):

@@ -13,7 +13,8 @@ from ..operations.compare.layers import with_kinds
 from ..operations.compare.pairs import better_by, labels, pair_up
 from ..operations.compare.thresholds import Baseline, FailOn
 from ..operations.compare.where import ChosenPairs
-from ..operations.convert.framework_layout import OF_OPTIMIZER, compared_with, lay_out
+from ..operations.convert.framework_layout import lay_out
+from ..operations.convert.requested_layout import OF_OPTIMIZER, compared_with
 from ..operations.reporting import opened
 from ..operations.select.keys import renamed
 from ..operations.select.selection import Selection, sift
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from ..operations.compare.diff import Diff, DiffEntry
     from ..operations.compare.index_difference import UnequalPairs
     from ..operations.compare.pairs import KeyPair
-    from ..operations.convert.framework_layout import FrameworkLayout
+    from ..operations.convert.requested_layout import FrameworkLayout
     from ..operations.reporting import Reporter
     from ..operations.select.keys import Renamed
     from ..operations.select.where import Where

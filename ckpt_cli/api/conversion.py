@@ -14,7 +14,7 @@ from formats.model.reader import Family
 from formats.tf.bundle.shards import CLONE, LINK
 
 from ..operations.convert import execute, pairing, planner
-from ..operations.convert.framework_layout import TENSORFLOW, check_target, holds_optimizer, lay_out
+from ..operations.convert.framework_layout import lay_out
 from ..operations.convert.hub.files import copy_configs
 from ..operations.convert.hub.layout import layout_note
 from ..operations.convert.keras.assets import with_learned
@@ -23,6 +23,7 @@ from ..operations.convert.keras.exports import without_copies
 from ..operations.convert.keras.orbax_step import keras_step
 from ..operations.convert.keras.plan import read_config, structure_in
 from ..operations.convert.optimizers import OptimizerOptions
+from ..operations.convert.requested_layout import TENSORFLOW, check_target, holds_optimizer
 from ..operations.convert.source import Settings
 from ..operations.reporting import opened
 from ..operations.select.keys import renamed
@@ -39,9 +40,9 @@ if TYPE_CHECKING:
     from formats.location import Location
     from formats.model.reader import Format, FormatReader
 
-    from ..operations.convert.framework_layout import FrameworkLayout
     from ..operations.convert.keras.orbax_step import KerasStep
     from ..operations.convert.plan import Dropped, Plan
+    from ..operations.convert.requested_layout import FrameworkLayout
     from ..operations.convert.resume import Resume
     from ..operations.reporting import Reporter
     from ..operations.select.keys import Renamed

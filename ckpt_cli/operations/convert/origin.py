@@ -10,8 +10,9 @@ from formats.find.opening import open_location
 from formats.find.resolve import HUB_WEIGHTS
 from formats.model.verification import Finding
 
-from .framework_layout import PYTORCH, FrameworkLayout, lay_out
+from .framework_layout import lay_out
 from .hub.layout import layout_note
+from .requested_layout import PYTORCH, FrameworkLayout
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
