@@ -457,6 +457,15 @@ def test_names_are_cut_in_the_middle_and_differ(
         assert len({cut for cut, *_ in found}) == len({whole for _, whole, *_ in found})
 
 
+def test_names_of_a_table_grow_with_the_window(pages: dict[str, str], opened: Callable[..., Opened]) -> None:
+    page = opened(pages["several"], viewport={"width": 60, "height": 900}).page
+    text = page.locator("#distances th[scope=row] .name bdi").first
+    page.wait_for_function("document.querySelector('#distances .name .unseen')")
+    page.set_viewport_size({"width": 1400, "height": 900})
+    page.wait_for_function("!document.querySelector('#distances .name .unseen')")
+    assert text.inner_text() == "ckpt-8"
+
+
 def test_what_differs_in_a_name_stays(berts: dict[str, str], opened: Callable[..., Opened]) -> None:
     """As many letters as the rows of a phone, or of a column, have."""
     page = opened(berts["one"]).page
@@ -653,7 +662,7 @@ def test_a_dozen_checkpoints_scroll_sideways_on_a_phone(
     """Columns without room were cut off, and nothing scrolled to them."""
     paths = [str(folder / f"dozen-{at}") for at in range(12)]
     for at, path in enumerate(paths):
-        write_bundle(path, {"net/w": np.full((4, 4), at + 1, np.float32), "base/b": np.ones(3)})
+        write_bundle(path, {"net/w": np.full((4, 4), at + 1, np.float32), "base/b": np.arange(3.0)})
     page = opened(made("dozen", *paths), viewport={"width": 390, "height": 844}).page
     assert page.evaluate("document.documentElement.scrollWidth") == 390
     for section in ("#layers", "#tensors"):
@@ -667,7 +676,7 @@ def test_a_dozen_checkpoints_scroll_sideways_on_a_phone(
         assert 0 <= name[0] < name[1] <= 390
     page.emulate_media(media="print")
     page.set_viewport_size({"width": 794, "height": 1123})
-    assert page.get_by_text("Frozen weights or a common ancestor").filter(visible=True).count() == 1
+    assert page.get_by_text("Frozen weights, a common ancestor").filter(visible=True).count() == 1
     table = page.locator("#distances table")
     assert table.evaluate("table => table.getBoundingClientRect().right") <= 794
 

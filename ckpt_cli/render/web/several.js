@@ -10,9 +10,12 @@ function distanceTable(page, distances, caption, hasNames = true) {
     if (at !== to && share > 0 && most) td.style.background = `color-mix(in srgb, var(--variable) ${Math.round(8 + 40 * Math.min(1, share / most))}%, var(--panel))`;
     return td;
   };
-  return h("table", { class: "distances" }, h("caption", {}, caption),
+  // The width of its names does not depend on how they are cut: they would stay cut in a window that becomes wider.
+  const table = h("table", { class: "distances" }, h("caption", {}, caption),
     h("thead", {}, h("tr", {}, h("td"), page.names.map((title, at) => h("th", { scope: "col", title: visible(title) }, counted(at + 1))))),
     h("tbody", {}, distances.map((row, at) => h("tr", {}, h("th", { scope: "row" }, h("span", { class: "dim" }, `${counted(at + 1)} `), hasNames ? name(page.names[at], names) : null), row.map((value, to) => cell(value, at, to))))));
+  table.style.setProperty("--letters", Math.max(...page.names.map((text) => short(text).length)) + 1);
+  return table;
 }
 
 // Rows of so many columns scroll sideways where there is no room for them; their names stay.
