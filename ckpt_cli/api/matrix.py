@@ -24,8 +24,9 @@ __all__ = ["DiffMatrix", "distances_of"]
 class DiffMatrix(ResultTable[tuple[float | None, ...]]):
     """The distances between several checkpoints: a sequence of rows.
 
-    `rel_l2[i][j]` is `||i-j|| / ||j||` over the floating-point tensors that both have, or None if they share
-    none. `paths` names the checkpoints. `groups` maps each layer to such a table. `copies` lists the pairs of
+    `rel_l2[i][j]` is `||i-j|| / ||j||` over the floating-point weights that both have, or None if they share
+    none. `paths` names the checkpoints. `groups` maps each layer to such a table, and so each kind of other
+    tensors, as `(slot)`. `copies` lists the pairs of
     paths whose tensors are all equal. `to_dict()` is the document of `ckpt diff --matrix --json`.
     """
 
