@@ -55,8 +55,11 @@ def hinted(function: Callable[P, R]) -> Callable[P, R]:
         try:
             return function(*args, **named)
         except CheckpointError as error:
-            told = (*(f"note: {fact}" for fact in error.facts), *(f"hint: {hint}" for hint in error.hints))
-            for text in told:
+            messages = (
+                *(f"note: {fact}" for fact in error.facts),
+                *(f"hint: {hint}" for hint in error.hints),
+            )
+            for text in messages:
                 if text not in getattr(error, "__notes__", ()):
                     error.add_note(text)
             raise

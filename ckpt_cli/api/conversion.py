@@ -251,11 +251,11 @@ def _plan_like(
     if layout is not None:
         if layout.way == TENSORFLOW and layout.config is None and template.object_graph is not None:
             layout = layout._replace(like=template)  # it also identifies the model
-        beside = reader.format.is_tree != template.format.is_tree
+        config_path = reader.format.is_tree != template.format.is_tree
         keeps = options.strictness.keep_optimizer
-        if beside and keeps:
+        if config_path and keeps:
             keys = [key for key in keys if reader.kinds.get(key) not in ("slot", "optimizer")]
-        laid = lay_out(reader, keys, layout._replace(given=options.given, carries=beside and not keeps))
+        laid = lay_out(reader, keys, layout._replace(given=options.given, carries=config_path and not keeps))
         reader, keys = laid.reader, list(laid.reader.specs)
     names = _renamed(reader, layout, options, reporter)
     template.prove_specs()  # usually only the specs of TEMPLATE are used

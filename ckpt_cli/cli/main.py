@@ -233,17 +233,17 @@ def _have_threads_end_quietly() -> None:
 
     The caller that waits for the thread gets the error, or continues without a progress bar.
     """
-    said_by_thread, said_by_python = threading.excepthook, sys.unraisablehook
-    if __name__ in (said_by_thread.__module__, said_by_python.__module__):
+    default_thread_hook, default_unraisable = threading.excepthook, sys.unraisablehook
+    if __name__ in (default_thread_hook.__module__, default_unraisable.__module__):
         return  # A program that runs many commands would wrap a hook in itself, a thousand deep in the end.
 
     def end_thread(hook_args: threading.ExceptHookArgs) -> None:
         if hook_args.exc_value is None or not _is_exhausted(hook_args.exc_value):
-            said_by_thread(hook_args)
+            default_thread_hook(hook_args)
 
     def clear_up(hook_args: sys.UnraisableHookArgs) -> None:
         if hook_args.exc_value is None or not _is_exhausted(hook_args.exc_value):
-            said_by_python(hook_args)
+            default_unraisable(hook_args)
 
     if not os.environ.get("CKPT_DEBUG"):
         threading.excepthook, sys.unraisablehook = end_thread, clear_up
@@ -308,8 +308,10 @@ def _report(error: Exception, words: list[str]) -> int:
     hints = hints_for(error, words)
     if isinstance(error, click.ClickException):
         # If a hint names the right option, similar spellings are left out.
-        said = _of_option(error, hints) if isinstance(error, click.NoSuchOption) else error.format_message()
-        message, code = _of_click(" ".join(said.split())), USAGE
+        message_text = (
+            _of_option(error, hints) if isinstance(error, click.NoSuchOption) else error.format_message()
+        )
+        message, code = _of_click(" ".join(message_text.split())), USAGE
         context = getattr(error, "ctx", None)
         if not hints and context is not None:
             hints = (f"see {context.command_path} --help",)

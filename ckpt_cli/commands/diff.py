@@ -200,7 +200,7 @@ def command(left: Location, right: Location, **options: Any) -> int:
         if render.is_terminal() and not options["as_csv"]:
             render.title(f"{found.left} -> {found.right}")
         _show(found, names, options)
-    if not failing.fail_on.asks_values and any(entry.change == "value" for entry in found.entries):
+    if not failing.fail_on.needs_values and any(entry.change == "value" for entry in found.entries):
         _hint_without_values(click.get_current_context())
     return _judged(found, failing)
 

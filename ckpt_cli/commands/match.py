@@ -117,15 +117,15 @@ def _note_counter(found: Match, command: str) -> None:
 
 def _propose(remedy: Remedy, paths: Mapping[str, str], optimizers: list[Fate]) -> None:
     """Print the command by which most is restored, and say what is not."""
-    saying = ", with all of the optimizer's state" if optimizers and remedy.carries_state else ""
+    wording = ", with all of the optimizer's state" if optimizers and remedy.carries_state else ""
     names = [repr(paths.get(key) or key) for key in remedy.keeps]
     if names:
         more = f" and {len(names) - _MOST_KEPT:,} more" if len(names) > _MOST_KEPT else ""
         how = "" if remedy.is_whole else " with expect_partial()"
-        saying += f"{how}; TARGET keeps its own values of {', '.join(names[:_MOST_KEPT])}{more}"
+        wording += f"{how}; TARGET keeps its own values of {', '.join(names[:_MOST_KEPT])}{more}"
     is_shown = render.is_terminal()
     which, end = ("this command", ":") if is_shown else ("the command in the line `fix`", "")
-    render.note(f"{which} writes a checkpoint that TARGET's program can restore{saying}{end}")
+    render.note(f"{which} writes a checkpoint that TARGET's program can restore{wording}{end}")
     render.lines([f"  {remedy.command}"] if is_shown else [f"fix\t{render.escape(remedy.command)}"])
 
 

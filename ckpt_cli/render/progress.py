@@ -88,7 +88,7 @@ class _WorkDone:
         if not self.done or seconds <= 0:
             return amount
         left = (self.total - self.done) * seconds / self.done
-        return f"{amount}, {human_size(int(self.done / seconds))} per second, {_spoken(left)} left"
+        return f"{amount}, {human_size(int(self.done / seconds))} per second, {_duration(left)} left"
 
     @property
     def line(self) -> str:
@@ -96,7 +96,7 @@ class _WorkDone:
         return f"{self.title}: {self.figures}"
 
 
-def _spoken(seconds: float) -> str:
+def _duration(seconds: float) -> str:
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s" if minutes else f"{rest} s"

@@ -44,8 +44,8 @@ class FileWindow:
         """Return at least `size` bytes at `offset`, and what else is in memory behind them."""
         begin = offset - self._start
         if not (begin >= 0 and begin + size <= len(self._data)):
-            goes_on = 0 <= begin <= len(self._data)
-            self._step = min(2 * self._step, _LARGEST) if goes_on else _FIRST
+            is_sequential = 0 <= begin <= len(self._data)
+            self._step = min(2 * self._step, _LARGEST) if is_sequential else _FIRST
             count = min(max(size, self._step), self.size - offset)
             self._start, self._data = offset, self.file.read_exactly(offset, count)
             begin = 0

@@ -111,7 +111,7 @@ def _some(reader: FormatReader) -> list[str]:
     return [key for key in reader.specs if not reader.is_unread(key)][:1]
 
 
-_TOLD_BY_TENSORS = frozenset(("footer", "key-order", "shard-short"))
+_REPORTED_BY_TENSORS = frozenset(("footer", "key-order", "shard-short"))
 """Codes of findings about a whole file that say nothing beyond what each tensor says."""
 
 
@@ -123,7 +123,7 @@ def _salvage(reader: FormatReader, *found: Finding) -> Salvage:
         for finding in reader.findings
         if finding.severity == "error"
         and finding.key not in specs
-        and (finding.key is not None or not (reader.lists_all or finding.code in _TOLD_BY_TENSORS))
+        and (finding.key is not None or not (reader.lists_all or finding.code in _REPORTED_BY_TENSORS))
     ]
     loss_findings = frozenset(losses)
     known_findings = loss_findings.union(found)

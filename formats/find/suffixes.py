@@ -121,8 +121,8 @@ def refuse_false_suffix(
         message = f"the name has the suffix of {other.name}, but {why or f'the output is {own.name}'}"
         hints = (hint,) if hint is not None else ()
     elif other is not None or suffix in _UNWRITTEN:
-        whose = other.name if other is not None else _UNWRITTEN[suffix]
-        message = f"ckpt does not write {suffix} files ({whose})"
+        written_by = other.name if other is not None else _UNWRITTEN[suffix]
+        message = f"ckpt does not write {suffix} files ({written_by})"
         hints = (f"use one of {_endings()}, or a prefix for a TensorFlow checkpoint",)
     else:
         return

@@ -73,7 +73,7 @@ class H5Facts:
 
 
 def h5_facts(probe: Probe) -> H5Facts | None:
-    """Return the open HDF5 file of a probe, for `Probe.ask`; None if it is none.
+    """Return the open HDF5 file of a probe, for `Probe.result_of`; None if it is none.
 
     Raises CorruptCheckpointError if it is one that cannot be opened.
     """

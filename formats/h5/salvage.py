@@ -20,7 +20,7 @@ class _Mended(NamedTuple):
 
 
 def _mended(probe: Probe) -> _Mended | None:
-    """Return a probe of the file padded with zeros, for `Probe.ask`, or None if it is not HDF5."""
+    """Return a probe of the file padded with zeros, for `Probe.result_of`, or None if it is not HDF5."""
     from .facts import H5Facts, h5_facts
     from .library.cut import CutFile, find_damaged_superblock
     from .safe import open_h5
@@ -36,7 +36,7 @@ def _mended(probe: Probe) -> _Mended | None:
 
 def read_h5_remains(probe: Probe, format: Format) -> FormatReader | None:  # noqa: A002  the word of the field
     """Return a reader of a format's file, which knows its gap; None if the file is another's."""
-    mended = probe.ask(_mended)
+    mended = probe.result_of(_mended)
     if mended is None or not format.sniff(mended.probe):
         return None
     reader = format.reader(mended.probe, True)

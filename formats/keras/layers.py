@@ -154,7 +154,7 @@ class LayerRow(NamedTuple):
 
 
 _UNLESS = ("quantization_config", "lora_rank")
-_OFF_UNLESS_SAID = ("reset_after", "use_scale")
+_OFF_BY_DEFAULT = ("reset_after", "use_scale")
 _KERAS_1 = {"use_bias": "bias"}
 
 
@@ -162,7 +162,7 @@ def _is_on(option: str, option_of: LayerOptions) -> bool:
     name, _, value = option.removeprefix("!").partition("=")
     if value:
         return bool(option_of(name) == value)
-    is_on = bool(option_of(name, option_of(_KERAS_1.get(name, name), name not in _OFF_UNLESS_SAID)))
+    is_on = bool(option_of(name, option_of(_KERAS_1.get(name, name), name not in _OFF_BY_DEFAULT)))
     return is_on is not option.startswith("!")
 
 

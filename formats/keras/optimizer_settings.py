@@ -26,23 +26,23 @@ LOSS_SCALING = ("LossScaleOptimizer", "LossScaleOptimizerV3")
 
 _LARGEST_RATE = 1e38  # What float32 holds.
 
-Told = tuple[str | None, dict[str, Any]]
+ClassAndSettings = tuple[str | None, dict[str, Any]]
 """The class of an optimizer and its settings, as far as a training configuration has them."""
 
 
-def unwrapped(configured: Told) -> Told:
+def unwrapped(configured: ClassAndSettings) -> ClassAndSettings:
     """Return class and settings of the optimizer in a LossScaleOptimizer, and of any other itself."""
     inner = configured[1].get("inner_optimizer") if configured[0] in LOSS_SCALING else None
     return _class_and_settings(inner) if isinstance(inner, dict) else configured
 
 
-def optimizer_settings(source: FormatReader, beside: KerasFacts | None = None) -> Told:
+def optimizer_settings(source: FormatReader, beside: KerasFacts | None = None) -> ClassAndSettings:
     """Return class and settings of the optimizer in a training configuration."""
     own = keras_facts(source.facts)
     return settings_in(*(facts for facts in (own, beside) if facts is not None))
 
 
-def settings_in(*texts: KerasFacts) -> Told:
+def settings_in(*texts: KerasFacts) -> ClassAndSettings:
     """Return class and settings from the first of these facts that has an optimizer."""
     found = next((one for facts in texts if (one := _read(facts.training_config, "optimizer_config"))), None)
     if found is None:
@@ -51,7 +51,7 @@ def settings_in(*texts: KerasFacts) -> Told:
     return _class_and_settings(found) if isinstance(found, dict) else (None, {})
 
 
-def _class_and_settings(found: dict[str, Any]) -> Told:
+def _class_and_settings(found: dict[str, Any]) -> ClassAndSettings:
     name, config = found.get("class_name"), found.get("config")
     known = name.rpartition(">")[2] if isinstance(name, str) else None
     return known, config if isinstance(config, dict) else {}
@@ -75,7 +75,7 @@ def rates_in(names: Sequence[str], settings: Mapping[str, Any]) -> dict[str, flo
     }
 
 
-def scale_in(configured: Told) -> dict[str, float]:
+def scale_in(configured: ClassAndSettings) -> dict[str, float]:
     """Return the loss scale that a LossScaleOptimizer starts with; nothing for one that never changes it."""
     name, settings = configured
     if name not in LOSS_SCALING or settings.get("dynamic", True) is not True:

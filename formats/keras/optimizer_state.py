@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from ..model.reader import FormatReader
     from .facts import KerasFacts
-    from .optimizer_settings import Told
+    from .optimizer_settings import ClassAndSettings
     from .training_state import TrainingState
 
 
@@ -57,7 +57,7 @@ def titled(state: TrainingState) -> str:
     return f"{state.called or UNKNOWN_CLASS} ({TITLES[state.generation]})"
 
 
-_READERS: dict[str, Callable[[FormatReader, Told], TrainingState | None]] = {
+_READERS: dict[str, Callable[[FormatReader, ClassAndSettings], TrainingState | None]] = {
     "keras-h5": state_in_h5.read,
     "keras-weights": state_in_weights.read,
     "keras": state_in_weights.read,

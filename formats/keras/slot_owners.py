@@ -139,5 +139,5 @@ def _may_be_there(state: TrainingState, slot: SlotKind) -> tuple[bool, ...]:
         return (True,)
     if state.settings:
         return (bool(state.settings.get(slot.made_by)),)
-    spoken = {_slot_name(state, key) for key in state.ordered} - {""}
-    return (bool(spoken & {slot.keras2, slot.legacy}),) if spoken else (True, False)
+    slot_names = {_slot_name(state, key) for key in state.ordered} - {""}
+    return (bool(slot_names & {slot.keras2, slot.legacy}),) if slot_names else (True, False)

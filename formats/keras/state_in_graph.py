@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ..model.reader import FormatReader
     from .facts import KerasFacts
     from .model import Variable
-    from .optimizer_settings import Told
+    from .optimizer_settings import ClassAndSettings
     from .optimizers import Optimizer as Row
     from .state_list import StateList
     from .training_state import TrainingState
@@ -32,7 +32,7 @@ _WRAPPER_EDGES = ("_iterations", "_learning_rate", "step_counter", "dynamic_scal
 """The edges of a LossScaleOptimizer's node to its numbers, in the order of `WRAPPER`."""
 
 
-def read(source: FormatReader, _: Told) -> TrainingState | None:
+def read(source: FormatReader, _: ClassAndSettings) -> TrainingState | None:
     """Return the state of the model's optimizer; None if there is none."""
     graph = source.object_graph
     if graph is None:

@@ -19,12 +19,12 @@ if TYPE_CHECKING:
     from ..model.reader import FormatReader
     from .facts import KerasFacts
     from .model import Variable
-    from .optimizer_settings import Told
+    from .optimizer_settings import ClassAndSettings
     from .state_list import StateList
     from .training_state import TrainingState
 
 
-def read(source: FormatReader, configured: Told) -> TrainingState | None:
+def read(source: FormatReader, configured: ClassAndSettings) -> TrainingState | None:
     """Return the state in a file, whose slots have no owners yet, or None if it has none."""
     group = keras_facts(source.facts).optimizer
     if group is None or not group.weights:

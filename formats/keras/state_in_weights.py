@@ -19,7 +19,7 @@ from .training_state import ITERATIONS, LEARNING_RATE
 
 if TYPE_CHECKING:
     from ..model.reader import FormatReader
-    from .optimizer_settings import Told
+    from .optimizer_settings import ClassAndSettings
     from .state_list import StateList
     from .training_state import TrainingState
     from .variable_layout import Placed
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _OUTER, _INNER = "optimizer/vars", "optimizer/inner_optimizer/vars"
 
 
-def read(source: FormatReader, configured: Told) -> TrainingState | None:
+def read(source: FormatReader, configured: ClassAndSettings) -> TrainingState | None:
     """Return the state in a file, whose slots have no owners yet, or None if it has none."""
     reader: Any = source
     inner, outer = reader.variables(_INNER), reader.variables(_OUTER)

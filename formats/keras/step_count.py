@@ -80,7 +80,7 @@ def steps_taken(
     """
     if requested is not None:
         return StepCount(requested, "--iterations")
-    found = list(_told(source, state, alone=alone))
+    found = list(_stored_counts(source, state, alone=alone))
     for other in found[1:]:
         first = found[0]
         if abs(other.taken - first.taken) > first.error + other.error:
@@ -94,7 +94,7 @@ def steps_taken(
     return found[0] if found else None
 
 
-def _told(source: FormatReader, state: TrainingState, *, alone: bool) -> Iterator[StepCount]:
+def _stored_counts(source: FormatReader, state: TrainingState, *, alone: bool) -> Iterator[StepCount]:
     if ITERATIONS in state.values:
         yield StepCount(int(state.values[ITERATIONS]), ITERATIONS)
     counts = state.numbers.get(ITERATIONS, ())[:1]

@@ -139,8 +139,8 @@ class _TreeWalk:
         if one.by_class or other.by_class or by_own_names(*rests):
             return
         for side, node in enumerate((one, other)):
-            is_told = self._trees[1 - side].is_of_program or node.is_list
-            if self._trees[side].is_of_program and not is_told:
+            is_known = self._trees[1 - side].is_of_program or node.is_list
+            if self._trees[side].is_of_program and not is_known:
                 attributes = {id(child) for child in node.children.values()}
                 refuse_unordered([child for child in rests[side] if id(child) in attributes])
 

@@ -75,7 +75,7 @@ class Hdf5Reader(H5Reader):
     format: Format
 
     def __init__(self, probe: Probe, *, lenient: bool) -> None:
-        facts = probe.ask(h5_facts)
+        facts = probe.result_of(h5_facts)
         assert facts is not None
         file = facts.file
         super().__init__(probe.location, [file], lenient=lenient)
@@ -284,7 +284,7 @@ def _check_names(target: WriteTarget) -> None:
 
 
 def _sniff(probe: Probe) -> bool:
-    facts = probe.ask(h5_facts)
+    facts = probe.result_of(h5_facts)
     return facts is not None and not facts.is_keras_h5 and not facts.is_keras_weights
 
 

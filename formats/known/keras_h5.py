@@ -67,7 +67,7 @@ class KerasH5Reader(KerasFileReader):
 
     def __init__(self, probe: Probe, *, lenient: bool, called: Mapping[str, str] | None = None) -> None:
         """Open a file; `called` has the full names of datasets that are not in a layer, by their paths."""
-        facts = probe.ask(h5_facts)
+        facts = probe.result_of(h5_facts)
         assert facts is not None
         assert facts.model_group is not None
         self._file = facts.file
@@ -242,7 +242,7 @@ class KerasH5Shards(ShardedReader):
         return {name.removesuffix(":0"): file for name, file in found.items()}
 
     def open_shard(self, probe: Probe, *, lenient: bool) -> KerasH5Reader | None:
-        facts = probe.ask(h5_facts)
+        facts = probe.result_of(h5_facts)
         is_one = facts is not None and facts.is_keras_h5
         called = ChainMap(self._called.get(probe.location.head, {}), self._anywhere)
         return KerasH5Reader(probe, lenient=lenient, called=called) if is_one else None
@@ -280,7 +280,7 @@ def stored_name(name: str) -> str:
 
 
 def _sniff(probe: Probe) -> bool:
-    facts = probe.ask(h5_facts)
+    facts = probe.result_of(h5_facts)
     if facts is not None and facts.is_keras_h5:
         refuse_without_index(probe.location)
         return True
@@ -288,7 +288,7 @@ def _sniff(probe: Probe) -> bool:
 
 
 def _open(probe: Probe, lenient: bool) -> FormatReader:
-    facts = probe.ask(h5_facts)
+    facts = probe.result_of(h5_facts)
     if facts is None:
         return KerasH5Shards(probe, FORMAT, lenient=lenient)
     return KerasH5Reader(probe, lenient=lenient)

@@ -96,14 +96,14 @@ def _map_findings(probe: Probe, reader: WeightsReader) -> list[Finding]:
 
 
 def _sniff(probe: Probe) -> bool:
-    facts = probe.ask(h5_facts)
+    facts = probe.result_of(h5_facts)
     if facts is not None and facts.is_keras_weights:
         return True
     return shard_suffix(probe.json, probe.location.head) == KERAS
 
 
 def _open(probe: Probe, lenient: bool) -> WeightsReader:
-    facts = probe.ask(h5_facts)
+    facts = probe.result_of(h5_facts)
     if facts is None:
         return _open_sharded(probe, lenient=lenient)
     return WeightsReader(probe.location, FORMAT, [facts.file], lenient=lenient)

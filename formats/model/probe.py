@@ -33,7 +33,7 @@ _V1_META_TAG = 0x0A  # SavedTensorSlices.meta; a bundle's header has no field of
 class Probe:
     """The part of a file or directory that sniffers see: first and last bytes, and the container, if any.
 
-    Everything is read once. Containers (`table`, `zip`, `json`, results of `ask`) are opened when a sniffer
+    Everything is read once. Containers (`table`, `zip`, `json`, results of `result_of`) open when a sniffer
     needs them, and a reader continues with the open one. `known` answers questions beforehand, with a
     container that was repaired. A probe reads the file that identifies the checkpoint: a bundle's index, a V1
     file or its first shard, any other file itself.
@@ -115,7 +115,7 @@ class Probe:
     def is_v1(self) -> bool:
         return self.is_table and not self._is_index
 
-    def ask(self, question: Callable[[Probe], T]) -> T:
+    def result_of(self, question: Callable[[Probe], T]) -> T:
         """Return what a function says of this probe, which is called once.
 
         So the sniffers and readers of a family share an open container. A result other than None can be
@@ -146,7 +146,7 @@ class Probe:
 
         Raises CorruptCheckpointError if it is one that cannot be opened.
         """
-        return self.ask(zip_archive)
+        return self.result_of(zip_archive)
 
     @cached_property
     def json(self) -> dict[str, Any] | None:
@@ -176,7 +176,7 @@ class Probe:
 
 
 def zip_archive(probe: Probe) -> Archive | None:
-    """Return the open zip archive of a probe, for `Probe.ask`; None if it is none."""
+    """Return the open zip archive of a probe, for `Probe.result_of`; None if it is none."""
     if probe.is_table or not probe.head.startswith((ZIP, EMPTY_ZIP)):
         return None
     from ..store.archive.reader import Archive

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def mended_zip(probe: Probe) -> Archive | None:
-    """Return the archive that the members make, for `Probe.ask`; None where none is left."""
+    """Return the archive that the members make, for `Probe.result_of`; None where none is left."""
     if not probe.head.startswith(ZIP):
         return None
     from ..store.archive.reader import Archive
@@ -28,7 +28,7 @@ def read_zip_remains(probe: Probe, finding: Finding, format: Format) -> FormatRe
 
     The error that prevented opening the file is a finding of the reader, unless all members are there.
     """
-    archive = probe.ask(mended_zip)
+    archive = probe.result_of(mended_zip)
     if archive is None:
         return None
     mended = Probe(probe.location, {zip_archive: archive})

@@ -61,7 +61,7 @@ class _TreeEntry(NamedTuple):
         return Entry(self.kind, self.size, 0.0, (self.name,))
 
 
-def _ask(*words: str, git_dir: str | None = None) -> bytes | None:
+def _git_output(*words: str, git_dir: str | None = None) -> bytes | None:
     """Return git's output, or None if git fails or is not installed."""
     where = [] if git_dir is None else [f"--git-dir={git_dir}"]
     try:
@@ -104,7 +104,9 @@ def find(path: str) -> tuple[str, GitStore] | None:
         _repository.cache_clear()  # a program may make one later
         return None
     git_dir, prefix = found
-    tree = _ask("rev-parse", "--verify", "--quiet", "--end-of-options", revision + "^{tree}", git_dir=git_dir)
+    tree = _git_output(
+        "rev-parse", "--verify", "--quiet", "--end-of-options", revision + "^{tree}", git_dir=git_dir
+    )
     if not tree:
         return None
     if inside.startswith(("./", "../")) or inside in (".", ".."):
@@ -118,7 +120,7 @@ def why_not_found(revision: str) -> str:
     if _repository(os.getcwd()) is None:
         _repository.cache_clear()
         return "run ckpt inside a git repository to use REV:PATH"
-    if (_ask("rev-parse", "--is-shallow-repository") or b"").strip() == b"true":
+    if (_git_output("rev-parse", "--is-shallow-repository") or b"").strip() == b"true":
         return f"git finds no revision {revision!r} here; to fetch older ones: git fetch --unshallow"
     return f"git finds no revision {revision!r} here; to list commits: git log --all --oneline"
 
@@ -127,7 +129,7 @@ def why_not_found(revision: str) -> str:
 def _repository(directory: str) -> tuple[str, str] | None:
     """Return the repository that contains a directory, and the path to the directory from its top."""
     del directory  # git looks in the current directory
-    answer = _ask("rev-parse", "--absolute-git-dir", "--show-prefix")
+    answer = _git_output("rev-parse", "--absolute-git-dir", "--show-prefix")
     if answer is None:
         return None
     git_dir, prefix = os.fsdecode(answer).split("\n")[:2]
@@ -137,7 +139,7 @@ def _repository(directory: str) -> tuple[str, str] | None:
 @lru_cache(256)
 def _tree(git_dir: str, tree: str) -> dict[str, _TreeEntry]:
     """Return the entries of a folder by name."""
-    answer = _ask("ls-tree", "-l", "-z", "--full-tree", tree, git_dir=git_dir)
+    answer = _git_output("ls-tree", "-l", "-z", "--full-tree", tree, git_dir=git_dir)
     if answer is None:
         raise _unread("tree", tree, git_dir)
     found = {}

@@ -15,7 +15,7 @@ from weakref import WeakSet
 from ..errors import CheckpointError, CheckpointExistsError, CheckpointNotFoundError, InaccessibleError
 from ..location import store_of_scheme
 from .base import CLOSED, FILE, FOLDER, NO_FOLDER, Entry, File, Listed
-from .remote.objects import WHATEVER, ObjectStore, Stream, md5, md5_of
+from .remote.objects import ANYTHING, ObjectStore, Stream, md5, md5_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Sequence
@@ -105,7 +105,7 @@ class MemoryStore(ObjectStore):
     """
 
     scheme = "mem"
-    tells_md5 = True
+    has_md5 = True
     conditional = True
     """Whether objects are put on conditions."""
 
@@ -140,12 +140,12 @@ class MemoryStore(ObjectStore):
         self._blobs[path] = _Blob(b"".join(blocks), modified, self._version, e_tag)
 
     def put(
-        self, path: str, data: Block, precondition: Precondition = WHATEVER, modified: float = 0.0
+        self, path: str, data: Block, precondition: Precondition = ANYTHING, modified: float = 0.0
     ) -> Entry:
         """Write a file."""
         self.before("put", path)
         found = self.current(path)
-        if not precondition.whatever and (found and found.identity) != (
+        if not precondition.anything and (found and found.identity) != (
             precondition.entry and precondition.entry.identity
         ):
             raise CheckpointExistsError("another program created this path in the meantime", path=path)

@@ -27,7 +27,7 @@ class ReadAhead:
         begin, end = offset - start, offset - start + size
         if begin >= 0 and end <= len(data):
             return data[begin:end]
-        goes_on = 0 <= begin <= len(data)
-        data = self.file.read(offset, max(size, self.SIZE) if goes_on else size)
+        is_sequential = 0 <= begin <= len(data)
+        data = self.file.read(offset, max(size, self.SIZE) if is_sequential else size)
         self._last = offset, data
         return data[:size]

@@ -59,10 +59,10 @@ _SPELLED = {
 _MOST_GUESSED = 8
 """Counts of shards that are tried where nothing says how many there are."""
 
-_MOST_ASKED_FOR = 10_000
+_MOST_PROBES = 10_000
 """The most shards that are looked up by name: the count may come from a damaged file."""
 
-_ASKED_AT_ONCE = 8
+_PROBES_AT_ONCE = 8
 
 _MOST_KEPT = 16
 """The number of parsed listings that are kept, the same as `list_folder` keeps."""
@@ -76,7 +76,7 @@ def hub_shard(path: str) -> re.Match[str] | None:
 def gguf_parts(path: Location) -> list[Location]:
     """Return the parts of the split GGUF model that a name belongs to, there or not; of others that path."""
     match = GGUF_PART.fullmatch(path)
-    if match is None or not 0 < int(match["count"]) <= _MOST_ASKED_FOR:
+    if match is None or not 0 < int(match["count"]) <= _MOST_PROBES:
         return [path]
     count = int(match["count"])
     spelled = (f"{match['prefix']}-{number:05d}-of-{count:05d}.gguf" for number in range(1, count + 1))
@@ -136,8 +136,8 @@ def matching_files(
 
 def _probed(prefix: Location, pattern: re.Pattern[str], count: int | None) -> list[Location]:
     if count is not None:
-        paths = _shards(prefix, pattern, count) if count <= _MOST_ASKED_FOR else []
-        there = run_each(Location.is_file, paths, _ASKED_AT_ONCE)
+        paths = _shards(prefix, pattern, count) if count <= _MOST_PROBES else []
+        there = run_each(Location.is_file, paths, _PROBES_AT_ONCE)
         return [path for path, is_there in zip(paths, there, strict=True) if is_there]
     counts = range(1, _MOST_GUESSED + 1)
     found = (guess for guess in counts if _shards(prefix, pattern, guess)[0].is_file())

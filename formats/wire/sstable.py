@@ -149,8 +149,8 @@ def decode_columns(
             long += shared + unshared
         value_at = position + unshared
         if shared > len(key) or value_at + value_size > end:
-            lengths_told = f"lengths {shared}, {unshared}, {value_size}"
-            raise ValueError(f"entry {len(keys)} runs past the end of its block: {lengths_told}")
+            has_lengths = f"lengths {shared}, {unshared}, {value_size}"
+            raise ValueError(f"entry {len(keys)} runs past the end of its block: {has_lengths}")
         if long:
             if shared + unshared > LONGEST_KEY:
                 begins = key[: min(shared, _SHOWN_OF_KEY)] + block[position : position + _SHOWN_OF_KEY]

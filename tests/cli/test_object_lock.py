@@ -34,7 +34,7 @@ PATH = "mem://b/run/c-1_temp_34fc35e6aa09ac5ee5b8acd9c6fbf360/ckpt.lock"
 @pytest.fixture
 def store(monkeypatch: pytest.MonkeyPatch) -> Iterator[MemoryStore]:
     """Return a store, with the seconds of a lock a hundred times as short."""
-    for name in ("BEAT", "_LOOK_EVERY", "_SETTLED", "_LEAVES", "_TELL_AFTER"):
+    for name in ("BEAT", "_LOOK_EVERY", "_SETTLED", "_LEAVES", "_REPORT_AFTER"):
         monkeypatch.setattr(object_lock, name, getattr(object_lock, name) / 20)
     monkeypatch.setenv("CKPT_LOCK_TIMEOUT", "0.5")
     object_lock._warned.clear()

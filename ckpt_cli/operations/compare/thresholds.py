@@ -72,7 +72,7 @@ class FailOn(NamedTuple):
         return cls(tuple(changes), tuple(bounds))
 
     @property
-    def asks_values(self) -> bool:
+    def needs_values(self) -> bool:
         return bool(self.bounds) or "value" in self.changes
 
     @property

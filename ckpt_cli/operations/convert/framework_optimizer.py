@@ -207,8 +207,8 @@ def _steps(reader: FormatReader, state: TrainingState) -> int:
 
 def _notes_to_pytorch(row: Row, generation: str, settings: dict[str, Any]) -> list[str]:
     names = "pass the parameters to the optimizer in the order of param_names in optimizer/param_groups"
-    told = (names, remark_on(row.name, generation, settings))
-    return [f"torch.optim.{row.pytorch}: {each}" for each in told if each]
+    remark_text = (names, remark_on(row.name, generation, settings))
+    return [f"torch.optim.{row.pytorch}: {each}" for each in remark_text if each]
 
 
 def _is_number(value: Any) -> bool:
@@ -319,11 +319,11 @@ def _notes_to_keras(state: TrainingState, config: KerasFacts) -> list[str]:
         and abs(value - settings[name]) > _CLOSE * abs(value)
         and name != "initial_accumulator_value"  # it begins a sum, and this one has already begun
     ]
-    goes_on = (
+    continuation = (
         "Keras uses the values of the configuration, except for a learning rate that is stored in the file"
     )
     remark = remark_on(row.name, generation, state.settings)
-    remarks = (f"the file has {', '.join(others)}; {goes_on}" if others else None, remark)
+    remarks = (f"the file has {', '.join(others)}; {continuation}" if others else None, remark)
     return [f"torch.optim.{row.pytorch}: {each}" for each in remarks if each]
 
 
@@ -363,8 +363,8 @@ def under_keys_of(
     if theirs is not None and optimizer is not None:
         held = owned_slots(theirs, model, {key: spec.shape for key, spec in like.specs.items()})
         for name, variable in names.items():
-            for (whose, meaning), slot in held.items():
-                if whose == id(variable):
+            for (owner, meaning), slot in held.items():
+                if owner == id(variable):
                     keys[_slot_key(name, meaning)] = slot
         for number in (ITERATIONS, RATE):
             key = theirs.number(number)

@@ -106,7 +106,7 @@ class NamedOptimizers:
             if steps is not None:
                 key = add_count(invented.graph, one.state.path)
                 moves.append(self._count(key, f"{one.state.path}/iter", steps))
-        if self.given.iterations is not None and not self.given.whatever and not moves:
+        if self.given.iterations is not None and not self.given.allows_missing and not moves:
             why = "no optimizer among these names gets a step count"
             raise changes_nothing(self.source, "--iterations", why)
         return moves

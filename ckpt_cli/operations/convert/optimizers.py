@@ -86,7 +86,7 @@ class OptimizerOptions(NamedTuple):
     optimizer: str | None = None
     """The class of the optimizer, of a file that does not tell it."""
 
-    whatever: bool = False
+    allows_missing: bool = False
     """Whether the count is any, for a way there and back, on which nothing may need one."""
 
 

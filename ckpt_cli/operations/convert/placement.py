@@ -107,16 +107,16 @@ def laid_out(plan: Plan, writer: FormatWriter) -> Iterator[WriteUnit]:
     new: list[WriteUnit] = []
     placed: list[tuple[ShardRange, WriteUnit | None]] = []
     for unit in units(plan):
-        spot = layout.get(unit.name)
-        if spot is None:
+        position = layout.get(unit.name)
+        if position is None:
             new.append(unit)
         else:
-            placed.append((spot, unit))
+            placed.append((position, unit))
     if plan.object_graph is not None and _GRAPH in layout:
         placed.append((layout[_GRAPH], None))
     placed.sort(key=itemgetter(0))
-    for number, (spot, known) in enumerate(placed):
-        if number and spot.shard != placed[number - 1][0].shard:
+    for number, (position, known) in enumerate(placed):
+        if number and position.shard != placed[number - 1][0].shard:
             writer.start_shard()
         if known is None:
             writer.write_object_graph()

@@ -60,7 +60,7 @@ def roundtrip(
         step = keras_step(source, keys) if is_for_keras else None
         counted = counted and step is None and source.format.family is not Family.KERAS
         settings = Settings(
-            given=OptimizerOptions(iterations=0, whatever=True) if counted else OptimizerOptions()
+            given=OptimizerOptions(iterations=0, allows_missing=True) if counted else OptimizerOptions()
         )
         try:
             if step is not None:

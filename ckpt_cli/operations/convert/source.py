@@ -105,7 +105,7 @@ class Chosen:
         self.settings = settings
         self.dropped: list[Dropped] = []
         self.notes: list[str] = []
-        self._asked = keys
+        self._requested = keys
         self.keys = [key for key in keys if self._fits(key)]
 
     def _fits(self, key: str) -> bool:
@@ -127,7 +127,7 @@ class Chosen:
         specs = self.source.specs
         others = [
             each
-            for each in self._asked
+            for each in self._requested
             if each not in (key, GRAPH_KEY)
             and not self.into.holds(self._dtype(specs[each]))
             and self._kind(each) != "state"
@@ -276,8 +276,8 @@ class Chosen:
         if invented.is_export:
             return self._as_exported(invented, origins, target)
         optimizers = NamedOptimizers(self.source, self.settings.given, origins)
-        if anew := optimizers.converted_names(named, invented):
-            invented = self._invent(anew)
+        if names_again := optimizers.converted_names(named, invented):
+            invented = self._invent(names_again)
         moves = [
             optimizers.scaled_move(name, self.move(key, invented.keys[optimizers.name(name)]))
             for name, key in origins.items()
@@ -295,7 +295,7 @@ class Chosen:
         given = self.settings.given
         if given.learning_rate is not None:
             raise changes_nothing(self.source, "--learning-rate", AS_THEY_ARE)
-        if given.iterations is not None and not given.whatever:
+        if given.iterations is not None and not given.allows_missing:
             raise changes_nothing(self.source, "--iterations", AS_THEY_ARE)
         moves = [self.move(key, invented.keys[name]) for name, key in origins.items()]
         moves += _save_counter(invented.save_counter, target)

@@ -35,7 +35,7 @@ class LayerNames:
             for part in set(layer.path):
                 counted[part] = counted.get(part, 0) + 1
         shared = {part for part, count in counted.items() if count == len(layers) > 1}
-        self._paths = [(layer, _telling(layer.path, shared)) for layer in layers]
+        self._paths = [(layer, _decisive_names(layer.path, shared)) for layer in layers]
         found = [_hints(name) for name in names]
         plain, numbered = ({m for hints in found for m in self._all(hints, end)} for end in ("", _NUMBERED))
         self._end = _NUMBERED if len(numbered) > len(plain) else ""
@@ -63,7 +63,7 @@ class LayerNames:
         return [mention for length, mention in found if length == longest]
 
 
-def _telling(path: tuple[str, ...], shared: set[str]) -> tuple[str, ...]:
+def _decisive_names(path: tuple[str, ...], shared: set[str]) -> tuple[str, ...]:
     return tuple(part for part in path if part not in shared and not _is_cell(part))
 
 

@@ -468,12 +468,12 @@ def _carry_out(run: Run, plan: StatePlan) -> None:
 def _write_and_delete(run: Run, plan: StatePlan) -> None:
     """Replace the state file and delete checkpoints, on a full disk in the other order."""
     checkpoints = [change.files for change in plan.changes if change.files]
-    is_said = plan.state is None or _replaced(run, plan.state, may_delete_first=bool(checkpoints))
+    is_reported = plan.state is None or _replaced(run, plan.state, may_delete_first=bool(checkpoints))
     failed = Attempts()
     for files in checkpoints:
         with failed.deferring_errors():
             _delete(files)
-    if plan.state is not None and not is_said:
+    if plan.state is not None and not is_reported:
         with failed.deferring_errors():
             replace_file(run.state_path, plan.state.text())
     failed.raise_first()

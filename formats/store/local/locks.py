@@ -20,10 +20,10 @@ from .removing import close_descriptors
 _DEFAULT_TIMEOUT = 600.0
 """Seconds: no move takes as long, unless its process was stopped."""
 
-_TELL_AFTER = 1.0
+_REPORT_AFTER = 1.0
 """Seconds until a waiting process explains the delay."""
 
-_ASK_EVERY = 0.05
+_POLL_SECONDS = 0.05
 """Seconds between two tries.  flock could wait by itself, but not for a limited time."""
 
 _NO_LOCKS = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL, errno.EBADF)
@@ -96,13 +96,13 @@ def wait_for(directory: str) -> int:
                 f"directory, so ckpt gave up after {timeout:g} s"
             )
             raise CheckpointError(message, path=directory, hints=hints)
-        if waited >= _TELL_AFTER and not has_reported:
+        if waited >= _REPORT_AFTER and not has_reported:
             has_reported = True
             notices.status(
                 f"{directory}: waiting up to {timeout:g} s for "
                 f"{holder(directory)}, which is changing files in this directory"
             )
-        time.sleep(min(_ASK_EVERY, timeout - waited))
+        time.sleep(min(_POLL_SECONDS, timeout - waited))
 
 
 def holder(directory: str) -> str:

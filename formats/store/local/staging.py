@@ -352,7 +352,7 @@ def replace_file(path: Location, data: bytes) -> None:
     It keeps its permissions and its owner; a symbolic link is followed.  In a store it is an object.
     """
     if path.is_object():
-        path.object_store.put(path, data, WHATEVER)
+        path.object_store.put(path, data, ANYTHING)
         return
     path = followed(path)
     refuse_irreplaceable(path)

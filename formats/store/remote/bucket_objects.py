@@ -113,7 +113,7 @@ class BucketStore(Buckets, objects.ObjectStore):
     """The buckets of one provider, into which objects are put."""
 
     def __init__(self, provider: Provider) -> None:
-        self.tells_md5 = provider.tells_md5
+        self.has_md5 = provider.has_md5
         self._unanswered: set[str] = set()
         super().__init__(provider)
 
@@ -128,7 +128,7 @@ class BucketStore(Buckets, objects.ObjectStore):
             client = self.client(bucket)
             try:
                 with self.translated_errors(path):
-                    mode: Any = "overwrite" if precondition.whatever else "create"
+                    mode: Any = "overwrite" if precondition.anything else "create"
                     if precondition.entry is not None:
                         found = obstore.head(client, key)
                         if not objects.is_same(entry_of(found).identity, precondition.entry.identity):

@@ -35,7 +35,7 @@ class Provider(NamedTuple):
     """Who has buckets.
 
     `client` returns the client of a bucket, through obstore, with this many retries. `settings` are the
-    variables that hold credentials, `alias` is another spelling of the scheme, and `tells_md5` says whether
+    variables that hold credentials, `alias` is another spelling of the scheme, and `has_md5` says whether
     an object's e_tag is usually made of the MD5 of its blocks.
     """
 
@@ -43,7 +43,7 @@ class Provider(NamedTuple):
     client: Callable[[str, int], Any]
     settings: str
     alias: str = ""
-    tells_md5: bool = False
+    has_md5: bool = False
 
 
 def _is_set(name: str) -> bool:
@@ -72,7 +72,7 @@ def _hosts(servers: Mapping[str, str | None], usual: str) -> list[str]:
     return [urlsplit(text).hostname or "" for text in servers.values() if text] or [usual]
 
 
-def _asks_http(servers: Mapping[str, str | None]) -> bool:
+def _uses_http(servers: Mapping[str, str | None]) -> bool:
     """Whether an endpoint uses http. If none does, every request uses https, redirects included."""
     return any(text and urlsplit(text).scheme == "http" for text in servers.values())
 
@@ -122,7 +122,7 @@ def _s3(bucket: str, retries: int) -> Any:
     alone = _hosts(named, "amazonaws.com")
     if not has_key and not has_profile:  # An anonymous request has nothing to send on.
         alone = [] if _is_set("AWS_SKIP_SIGNATURE") else [*alone, *_role_hosts()]
-    settings = _options(retries, http=_asks_http(named), alone=alone)
+    settings = _options(retries, http=_uses_http(named), alone=alone)
     # The store checks the MD5 of each part. A signed SHA-256 of the parts would cost half as much again.
     if retries and "AWS_UNSIGNED_PAYLOAD" not in os.environ and _arrives_whole(named):
         settings["unsigned_payload"] = True
@@ -186,7 +186,7 @@ def _gs(bucket: str, retries: int) -> Any:
         "private_key": "",
         "private_key_id": "",
     }
-    options = _options(retries, http=_asks_http({"STORAGE_EMULATOR_HOST": url}))
+    options = _options(retries, http=_uses_http({"STORAGE_EMULATOR_HOST": url}))
     return GCSStore(bucket, service_account_key=json.dumps(key), **options)
 
 
@@ -205,7 +205,7 @@ def _az(container: str, retries: int) -> Any:
 
     signed = any(os.environ.get(name) for name in _SIGNED)
     alone = [*_hosts(named, "core.windows.net"), _AZURE_LOGIN] if signed and not is_emulated else ()
-    return AzureStore(container, **_options(retries, http=is_emulated or _asks_http(named), alone=alone))
+    return AzureStore(container, **_options(retries, http=is_emulated or _uses_http(named), alone=alone))
 
 
 PROVIDERS = (
@@ -213,7 +213,7 @@ PROVIDERS = (
         "s3",
         _s3,
         "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, AWS_PROFILE, or AWS_SKIP_SIGNATURE=true",
-        tells_md5=True,
+        has_md5=True,
     ),
     Provider("gs", _gs, "GOOGLE_APPLICATION_CREDENTIALS or GOOGLE_SKIP_SIGNATURE=true", "gcs"),
     Provider(

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 _LARGEST_ANSWER = AT_ONCE
-_ASK_OTHERWISE = frozenset({400, 403, 405, 501})
+_USE_GET = frozenset({400, 403, 405, 501})
 """Answers to HEAD of servers that would answer a GET: a signature can be for GET alone."""
 
 _IN_PATHS = "/%:@!$&'()*+,;=~"
@@ -262,7 +262,7 @@ def look_at(request: Request) -> Entry | Rejection | None:
     if urlsplit(answer.url).path == urlsplit(request.url).path + "/":
         return Entry(FOLDER)
     is_silent = answer.status == 200 and answer.headers.get("Content-Length") in (None, "0")
-    if answer.status in _ASK_OTHERWISE or is_silent:
+    if answer.status in _USE_GET or is_silent:
         answer = trying(path, lambda: send_request("GET", request, lambda _, __: 0, {"Range": "bytes=0-0"}))
         count(path, 0)
     return entry_of(answer, path)

@@ -329,28 +329,28 @@ def _checksum(answer: Answer, header: str) -> str | None:
     return text if _CHECKSUM.fullmatch(text) else None
 
 
-_SAID = {
+_MEANINGS = {
     "RepoNotFound": "the Hub has no such repository, or it is private",
     "RevisionNotFound": "the repository has no such revision",
     "GatedRepo": "this repository requires you to accept its terms",
 }
 """The meaning of the Hub's status codes. Without credentials, it also answers 401 for what does not exist."""
 
-_WHO_ASKS = "set HF_TOKEN, or run `hf auth login`"
+_SIGN_IN = "set HF_TOKEN, or run `hf auth login`"
 
 
 def _error_text(answer: Answer, otherwise: str) -> str:
-    return _SAID.get(answer.headers.get("X-Error-Code") or "", otherwise)
+    return _MEANINGS.get(answer.headers.get("X-Error-Code") or "", otherwise)
 
 
 def _rejection(answer: Answer, path: str) -> InaccessibleError:
     error = InaccessibleError(_error_text(answer, f"the Hub answered {answer.words}"), path=path)
     if answer.headers.get("X-Error-Code") == "GatedRepo":
-        error.hints = (f"accept them on the repository's page, then {_WHO_ASKS}",)
+        error.hints = (f"accept them on the repository's page, then {_SIGN_IN}",)
     elif answer.status == 401 and authorization() is not None:
         error.hints = ("set a new token in HF_TOKEN, or run `hf auth login`; the old one may have expired",)
     elif answer.status in REJECTED:
-        error.hints = (f"it may not exist, or it may be private: {_WHO_ASKS}",)
+        error.hints = (f"it may not exist, or it may be private: {_SIGN_IN}",)
     return error
 
 

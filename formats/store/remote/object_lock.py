@@ -58,7 +58,7 @@ _SETTLED = 0.5
 _LEAVES = 5.0
 """Seconds within which a command that wrote that it has ended deletes its lock."""
 
-_TELL_AFTER = 2 * BEAT
+_REPORT_AFTER = 2 * BEAT
 _LONGEST = 4096
 _INDEX = ".index.json"
 
@@ -151,7 +151,7 @@ class Watch:
         self._has_changed = False
         self._unchanged = 0.0
         self._looked = self._began = time.monotonic()
-        self._told = False
+        self._has_reported = False
 
     def look(self) -> StoredLock | None:
         """Read the lock, and return it, or None if there is none."""
@@ -178,8 +178,12 @@ class Watch:
 
     def wait(self) -> None:
         """Wait a moment, and name the holder once the wait is long."""
-        if not self._told and self.held is not None and time.monotonic() - self._began >= _TELL_AFTER:
-            self._told = True
+        if (
+            not self._has_reported
+            and self.held is not None
+            and time.monotonic() - self._began >= _REPORT_AFTER
+        ):
+            self._has_reported = True
             text = f"has not renewed its lock; waiting up to {self._patience:g} s to see whether it has ended"
             notices.status(f"{self.path}: {self.held.holder} {text}")
         sleep(_LOOK_EVERY)

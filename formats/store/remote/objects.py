@@ -27,11 +27,11 @@ Block = bytes | bytearray | memoryview
 class Precondition(NamedTuple):
     """The objects that a new one may replace: anything, nothing, or only this version of an object."""
 
-    whatever: bool = False
+    anything: bool = False
     entry: Entry | None = None
 
 
-WHATEVER, NOTHING = Precondition(whatever=True), Precondition()
+ANYTHING, NOTHING = Precondition(anything=True), Precondition()
 
 
 class Stream(ABC):
@@ -54,7 +54,7 @@ class ObjectStore(Store):
     """A store that objects are put into."""
 
     takes_objects = True
-    tells_md5 = False
+    has_md5 = False
     """Whether the e_tag of an object is, as a rule, made of the MD5 of its blocks."""
 
     @abstractmethod

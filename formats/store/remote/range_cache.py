@@ -88,12 +88,12 @@ class _ReaderPosition:
         self.length = 0
         self.fetched = 0
         self.until = until
-        self.stretches = 1
+        self.ranges = 1
 
     def fetchable(self, at: int) -> int:
         """Return how many bytes from here may be fetched, requested or not."""
         expected = max(0, self.until - at)
-        is_alone = self.until > 0 and self.stretches == 1
+        is_alone = self.until > 0 and self.ranges == 1
         return expected if is_alone else max(expected, 2 * self.length - self.fetched)
 
     def continues(self, offset: int) -> bool:
@@ -122,21 +122,21 @@ class Pieces:
                 self._keep(_ReaderPosition(begin, end))
             else:
                 row.until = end
-                row.stretches += 1
+                row.ranges += 1
 
     def expect_each(self, offsets: Iterable[int], size: int) -> None:
         """Begin to fetch so many bytes at each of these places, a few at a time, neighbours at once."""
-        stretches: list[list[int]] = []
+        ranges: list[list[int]] = []
         for begin in sorted(offsets):
             end = min(begin + size, self._size)
-            if stretches and begin - stretches[-1][1] <= LOOK and end - stretches[-1][0] <= REQUEST:
-                stretches[-1][1] = max(end, stretches[-1][1])
+            if ranges and begin - ranges[-1][1] <= LOOK and end - ranges[-1][0] <= REQUEST:
+                ranges[-1][1] = max(end, ranges[-1][1])
             elif 0 <= begin < end:
-                stretches.append([begin, end])
+                ranges.append([begin, end])
         with _lock:
             runs = [
                 self._begin(begin, end, _ReaderPosition(begin))
-                for begin, end in stretches[:_MOST_LOOKS]
+                for begin, end in ranges[:_MOST_LOOKS]
                 if self._holding(begin) is None
             ]
         start_threads((partial(self._fill, run) for run in runs), min(len(runs), _LOOKS_AT_ONCE))
@@ -155,9 +155,9 @@ class Pieces:
             run = self._complete_fetch(at, end, row)
             found.append(self._taken(run, at, end))
             at = run.end
-        goes_on = row.length > 0 or row.until > end
+        is_sequential = row.length > 0 or row.until > end
         row.length += new
-        if goes_on:
+        if is_sequential:
             self._read_ahead(row)
         return found[0] if len(found) == 1 else b"".join(found)
 

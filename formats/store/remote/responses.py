@@ -124,10 +124,10 @@ def _in_our_words(error: BaseException, path: str, settings: str) -> Exception:
         return _of_status(status[1], _CODE.search(text), path, settings)
     if got:
         return _of_other_bytes(*(int(each) for each in got.groups()), path=path)
-    for saying in _SAYINGS:
-        where = str(error) if saying.is_of_source else text
-        if any(each in where for each in saying.words):
-            return saying.kind(saying.message, path=path)
+    for wording in _SAYINGS:
+        where = str(error) if wording.is_of_source else text
+        if any(each in where for each in wording.words):
+            return wording.kind(wording.message, path=path)
     if any(each in text for each in _PASSING):
         return RetryError("the server did not answer, or the connection was cut")
     if isinstance(error, ValueError):

@@ -36,7 +36,7 @@ COUNTS = 30.0
 _MOST_FILES = 64
 """Files whose bytes stay in memory after they were closed, for who opens them again."""
 
-_ASKED_AT_ONCE = 8
+_REQUESTS_AT_ONCE = 8
 _LARGEST_AHEAD = 1 << 20
 """The most bytes of an index that are fetched before they are requested."""
 
@@ -156,7 +156,7 @@ class ServerStore(Store):
 
     def expect_files(self, paths: Sequence[str]) -> None:
         if len(paths) > 1:
-            run_each(self._look_into, paths, _ASKED_AT_ONCE)
+            run_each(self._look_into, paths, _REQUESTS_AT_ONCE)
 
     def _look_into(self, path: str) -> None:
         with suppress(CheckpointError), self.open(path) as file:  # the reader gets the error

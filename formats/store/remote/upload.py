@@ -31,7 +31,7 @@ from ..work.buffers import is_free
 from ..work.cancellation import cancelled_by
 from ..work.unfinished import ALIVE
 from .object_lock import ObjectLock
-from .objects import NOTHING, WHATEVER, Precondition, is_same, md5, md5_of, plain
+from .objects import ANYTHING, NOTHING, Precondition, is_same, md5, md5_of, plain
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -81,7 +81,7 @@ class Upload:
         self.size = 0
         self.is_published: bool | None = False
         self._store = path.object_store
-        self._over = precondition
+        self._precondition = precondition
         self._block = block
         self._is_head = is_head
         self._filling = bytearray()
@@ -89,7 +89,7 @@ class Upload:
         self._blocks: list[bytearray] = []
         self._stream: Stream | None = None
         self._sums: list[Future[bytes]] = []
-        self._sums_blocks = prove and self._store.tells_md5
+        self._sums_blocks = prove and self._store.has_md5
         self._pool: ThreadPoolExecutor | None = None
         self._prove = prove
         self._entry: Entry | None = None
@@ -170,7 +170,9 @@ class Upload:
         if self.lock is not None:
             self.lock.check()
         if self._stream is not None:
-            if not self._over.whatever and _is_other(self._store.current(self.path), self._over.entry):
+            if not self._precondition.anything and _is_other(
+                self._store.current(self.path), self._precondition.entry
+            ):
                 raise CheckpointExistsError(
                     "another program created or changed this path in the meantime", path=self.path
                 )
@@ -181,7 +183,7 @@ class Upload:
             if self._stream is not None:
                 self._stream.finish()
             else:
-                put = self._store.put(self.path, bytes(self._last), self._over)
+                put = self._store.put(self.path, bytes(self._last), self._precondition)
         except CheckpointError:
             # The request may have succeeded even if its answer was lost.
             self.settle()
@@ -231,7 +233,7 @@ class Upload:
         if self._store.is_unanswered(self.path):
             return
         found = self._store.current(self.path)
-        if found is None or found.size != self.size or not _is_other(found, self._over.entry):
+        if found is None or found.size != self.size or not _is_other(found, self._precondition.entry):
             self.is_published = False
         elif self._stream is not None:
             self.is_published = self._is_proven(found)
@@ -413,7 +415,7 @@ class Uploading:
         parts = -(-largest // _MOST_PARTS)
         self._block = max(BLOCK, -(-parts // BLOCK) * BLOCK)
         self._store = target.object_store
-        self._over = NOTHING
+        self._precondition = NOTHING
         self._lock = ObjectLock(target) if journal is None else journal.lock
         self._head: Upload | None = None
         self._uploads: list[Upload] = []
@@ -439,7 +441,7 @@ class Uploading:
             raise CheckpointExistsError(
                 f"another program created this path in the meantime{writer}", path=self._head_path
             )
-        self._over = NOTHING if before is None else Precondition(entry=before)
+        self._precondition = NOTHING if before is None else Precondition(entry=before)
 
     # What is on this machine ------------------------------------------------------
 
@@ -485,7 +487,7 @@ class Uploading:
             self._uploads.append(kept)
             return kept
         # an object sent earlier, and no longer in the journal, has the name that is assigned to it
-        precondition = self._over if is_head else NOTHING if self._journal is None else WHATEVER
+        precondition = self._precondition if is_head else NOTHING if self._journal is None else ANYTHING
         # An index is put at one stroke, on its condition, and can be read before.
         block = _WHOLE if is_head and (self._uploads or path != self.target) else self._block
         if self.is_shared and not is_head:
@@ -563,7 +565,9 @@ class Uploading:
         with refusing(self.target):
             size = os.path.getsize(path)
         block = max(self._block, -(-size // _MOST_PARTS // BLOCK) * BLOCK)
-        self._head = head = Upload(self._head_path, self._over, block, is_head=True, prove=self._prove)
+        self._head = head = Upload(
+            self._head_path, self._precondition, block, is_head=True, prove=self._prove
+        )
         head.lock = self._lock
         with refusing(self.target), open(path, "rb") as file:
             while piece := file.read(PIECE):

@@ -21,7 +21,7 @@ from ...errors import CheckpointError, InaccessibleError, UnsupportedFeatureErro
 from ..local.removing import scratch_directory
 from ..remote.transport import timeout
 from .cancellation import is_ending, run_detached, time_left
-from .executors import ASKED_EVERY, RUNS, ExecutorRunner, NamedFunction, missing_extra
+from .executors import POLL_SECONDS, RUNS, ExecutorRunner, NamedFunction, missing_extra
 from .workers import default_jobs
 
 if TYPE_CHECKING:
@@ -122,7 +122,7 @@ class Dask(ExecutorRunner):
     def count(self) -> int:
         """How many tasks all workers do at a time; they come and go."""
         now = time.monotonic()
-        if not self._workers or now - self._since > ASKED_EVERY:
+        if not self._workers or now - self._since > POLL_SECONDS:
             self._since = now
             self._workers = self._threads() or 0
         return max(1, self._workers)
@@ -178,7 +178,7 @@ class Dask(ExecutorRunner):
         else:
             for each in filter(None, (self._client, self._cluster)):
                 with suppress(Exception):  # the work is over in any case
-                    run_detached(partial(each.close, timeout=ASKED_EVERY))
+                    run_detached(partial(each.close, timeout=POLL_SECONDS))
         self._scratch.close()
 
 

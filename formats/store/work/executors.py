@@ -59,7 +59,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 R = TypeVar("R")
 
-ASKED_EVERY = 2.0
+POLL_SECONDS = 2.0
 """Seconds without results after which the workers are checked."""
 
 _ENDED = 1
@@ -241,7 +241,7 @@ class ExecutorRunner:
             raise InaccessibleError(f"no worker can be started: {error.strerror or error}") from error
 
     def wait(self, futures: Iterable[Future[Any]]) -> None:
-        while not wait(futures, ASKED_EVERY, FIRST_COMPLETED).done:
+        while not wait(futures, POLL_SECONDS, FIRST_COMPLETED).done:
             self.ask()
 
     def result(self, future: Future[Any]) -> list[Any]:

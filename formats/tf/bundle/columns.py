@@ -33,7 +33,7 @@ _COMMON_HEADS = 4
 """Heads of a block that are looked for in all of its entries at once."""
 
 
-class NotTellingError(Exception):
+class NoChecksumsError(Exception):
     """A block does not tell its tensors without the others."""
 
 
@@ -65,7 +65,7 @@ class IndexColumns:
             size, count = size + len(joined), count + len(keys)
             ascend = all(map(operator.lt, [last, *keys], keys)) and is_found(keys, before, bound)
             if not ascend or are_keys_too_long(size, count) or joined.startswith(SLICE_KEY_BYTE):
-                raise NotTellingError
+                raise NoChecksumsError
             before = bound
             last = keys[-1] if keys else last
             one_each = joined.count(b"\n") == len(keys) - 1
@@ -79,10 +79,10 @@ class IndexColumns:
         try:
             self.header = BundleHeaderProto.decode(value or b"")
         except ValueError as error:
-            raise NotTellingError from error
+            raise NoChecksumsError from error
         flaws = [*header_flaws(self.header, self._table.path)]
         if value is None or flaws:
-            raise NotTellingError
+            raise NoChecksumsError
 
     def _numbered(self, keys: list[str], block: _Block) -> list[int]:
         """Return the numbers of the specs of a block's entries."""

@@ -309,7 +309,7 @@ class BundleReader(FormatReader):
         if not self.is_long or table is None:
             yield self.specs.rows.columns
             return
-        from .columns import IndexColumns, NotTellingError  # which need numpy
+        from .columns import IndexColumns, NoChecksumsError  # which need numpy
 
         yielded, listed = 0, IndexColumns(table, self.findings)
         try:
@@ -317,7 +317,7 @@ class BundleReader(FormatReader):
                 self.header = listed.header
                 yield block
                 yielded += len(block.keys)
-        except NotTellingError:
+        except NoChecksumsError:
             positions = zip(self.index.positions, self.specs.rows, strict=True)
             yield spec_columns((spec for position, spec in positions if position >= yielded), listed.specs)
 

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
 
-_TOLD = frozenset(("graph-key", "graph-node"))
+_REPORTED = frozenset(("graph-key", "graph-node"))
 """Findings that a trimmed graph no longer has."""
 
 
@@ -51,7 +51,7 @@ def without_lost(graph: ObjectGraph, keys: Mapping[str, object], kept: Mapping[s
     A key that the graph names and an intact index lacks is not a loss, because TensorFlow ignores it.
     """
     lost = claimed_keys(graph, kept)
-    flawed = any(flaw.code in _TOLD and flaw.severity == "error" for flaw in graph.flaws(kept))
+    flawed = any(flaw.code in _REPORTED and flaw.severity == "error" for flaw in graph.flaws(kept))
     if not flawed and len(lost) == len(claimed_keys(graph, keys)):
         return graph
     every: dict[str, object] = {**keys, **dict.fromkeys(lost)}

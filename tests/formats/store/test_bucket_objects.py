@@ -12,7 +12,7 @@ import pytest
 from formats import CheckpointError, CheckpointNotFoundError, InaccessibleError
 from formats.errors import CheckpointExistsError
 from formats.store.remote import bucket_objects, transport
-from formats.store.remote.objects import NOTHING, WHATEVER, Precondition, is_same
+from formats.store.remote.objects import ANYTHING, NOTHING, Precondition, is_same
 from formats.store.remote.responses import translated_errors
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ def test_what_is_put_is_the_entry_that_is_found(store: BucketStore) -> None:
     assert store.get(PATH, 100) == (b"first", found)
     assert store.get(PATH, 5) == (b"first", found)
     assert store.get(PATH, 4) == (b"", found)  # the object is larger than that
-    again = store.put(PATH, b"second", WHATEVER)
+    again = store.put(PATH, b"second", ANYTHING)
     assert not is_same(again.identity, put.identity)
     assert store.get(PATH, 100) == (b"second", store.current(PATH))
     assert not store.is_unanswered(PATH)
@@ -178,7 +178,7 @@ def test_a_server_that_knows_no_condition_is_requested_before(store: BucketStore
 def test_whether_a_server_keeps_conditions_is_tried(
     knows: bool, keeps: bool, store: BucketStore, library: Library
 ) -> None:
-    store.put(PATH, b"", WHATEVER)
+    store.put(PATH, b"", ANYTHING)
     library.knows = knows
     assert store.keeps_conditions(PATH, b"") is keeps
     library.objects.clear()
@@ -196,7 +196,7 @@ def test_a_busy_server_is_requested_again_and_a_broken_one_given_up(
     assert library.asked.count("put create") == 3
     library.errors = [busy] * 100
     with pytest.raises(InaccessibleError, match="the server answered 503") as caught:
-        store.put(PATH, b"y", WHATEVER)
+        store.put(PATH, b"y", ANYTHING)
     assert "topsecret" not in str(caught.value)
     library.errors = [OSError("status code: 403 Forbidden: <Error><Code>AccessDenied</Code>")]
     with pytest.raises(CheckpointError, match="the server answered 403, AccessDenied"):
