@@ -71,8 +71,8 @@ def page(
     data = json.dumps({**document, "version": version}, allow_nan=False, separators=(",", ":"))
     packed = base64.b64encode(zlib.compress(data.encode(), 6)).decode()
     title = text(f"{document['name']} - ckpt {'graph' if document['what'] == 'graph' else 'report'}")
-    told = (document.get("made"), f"ckpt {version}", document.get("command"))
-    made = f"<p>{text(' · '.join(filter(None, told)), 2000)}</p>\n"
+    made_by = (document.get("made"), f"ckpt {version}", document.get("command"))
+    made = f"<p>{text(' · '.join(filter(None, made_by)), 2000)}</p>\n"
     parts = [
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">',
         f'<meta http-equiv="Content-Security-Policy" content="{policy}">',

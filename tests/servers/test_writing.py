@@ -22,7 +22,7 @@ import pytest
 
 import formats
 from formats.location import parse_location
-from formats.store.remote.objects import WHATEVER
+from formats.store.remote.objects import ANYTHING
 from tests.cli.conftest import ROOT
 from tests.servers.google import Google, google
 from tests.servers.programs import KEY, SECRET
@@ -549,7 +549,7 @@ def test_the_lock_of_a_killed_command_is_taken_over(bucket: str, large: str) -> 
     found = store.get(lock, 4096)
     assert found is not None
     said = json.loads(found[0]) | {"machine": "another", "host": "other"}
-    store.put(lock, json.dumps(said).encode(), WHATEVER)
+    store.put(lock, json.dumps(said).encode(), ANYTHING)
     began = time.monotonic()
     rivals = [_begun(*words, "--overwrite", CKPT_LOCK_TIMEOUT="8") for _ in range(3)]
     told = [each.communicate(timeout=120)[1] for each in rivals]
