@@ -43,14 +43,14 @@ def equal_layers(found: Matrix) -> list[str]:
 
 def _named(found: Matrix, some: Sequence[int], names: Collection[str]) -> str:
     """Return the names of equal layers of a set of checkpoints; of a block with no others, its own name."""
-    unequal_pairs = {
+    distinct_names = {
         found.rows_of[group.prefix]
         for group in found.groups
         if any(group.rel_l2[one][other] != 0 for one, other in combinations(some, 2))
     }
     rows = ((found.rows_of[name], name) for name in names)
     return first_of(
-        [*dict.fromkeys((name if row in unequal_pairs else row) or TOP_LEVEL for row, name in rows)]
+        [*dict.fromkeys((name if row in distinct_names else row) or TOP_LEVEL for row, name in rows)]
     )
 
 
