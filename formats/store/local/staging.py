@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 
 from ...core import notices
 from ...core.words import command_line
-from ..remote.objects import WHATEVER
+from ..remote.objects import ANYTHING
 from ..siblings import LONGEST_STEM
 from ..work.unfinished import ALIVE
 from .directories import make_directories, sync_directory
