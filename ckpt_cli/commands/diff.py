@@ -309,8 +309,8 @@ def _matrix(paths: list[Location], options: dict[str, Any]) -> int:
     from ..render import matrix as view
 
     chosen = selection_of({**options, "keys": ()})
-    asked = MatrixOptions(chosen, options["by"], options["exact"], options["workers"])
-    found = distances_of(paths, asked, SCREEN)
+    matrix_options = MatrixOptions(chosen, options["by"], options["exact"], options["workers"])
+    found = distances_of(paths, matrix_options, SCREEN)
     is_read = render.is_terminal() and not (options["as_json"] or options["as_csv"])
     for sentence in () if is_read else gaps(found):
         render.note(sentence)

@@ -37,12 +37,14 @@ def gaps(found: Matrix) -> list[str]:
     for pair, fates in found.fates.items():
         if text := _left_out(fates, "weight" if found.of_weights else "tensor"):
             by_text.setdefault(text, set()).add(pair)
-    said = [f"{who}: {text}" for text, pairs in by_text.items() for who in _stars(pairs)]
-    if len(said) > _MOST:
-        said[_MOST:] = [f"and {counted(len(said) - _MOST, 'more sentence')} about pairs of checkpoints"]
+    sentences = [f"{who}: {text}" for text, pairs in by_text.items() for who in _stars(pairs)]
+    if len(sentences) > _MOST:
+        sentences[_MOST:] = [
+            f"and {counted(len(sentences) - _MOST, 'more sentence')} about pairs of checkpoints"
+        ]
     tables = [found.rel_l2, *(group.rel_l2 for group in found.blocks)]
     cells = [cell for table in tables for row in table for cell in row if cell is not None]
-    return said + [text for is_such, text in _NO_NUMBERS if any(map(is_such, cells))]
+    return sentences + [text for is_such, text in _NO_NUMBERS if any(map(is_such, cells))]
 
 
 def _left_out(fates: Mapping[str, int], what: str) -> str:

@@ -58,12 +58,12 @@ class Group(NamedTuple):
 
     prefix: str
     rel_l2: list[list[float | None]]
-    telling: Collection[tuple[int, int]] = ()
+    decisive: Collection[tuple[int, int]] = ()
     """The pairs that have an equal tensor in it with more than one value."""
 
     def is_equal(self, pair: tuple[int, int], *, by_chance: bool = False) -> bool:
         """Whether two checkpoints are equal in it; by chance if each of its tensors has only one value."""
-        return self.rel_l2[pair[0]][pair[1]] == 0 and (pair in self.telling) is not by_chance
+        return self.rel_l2[pair[0]][pair[1]] == 0 and (pair in self.decisive) is not by_chance
 
 
 class Matrix(NamedTuple):
@@ -170,7 +170,7 @@ class _PairSums:
         """The distances of all weights, and of all other tensors."""
         self.layers: dict[str, _Distances] = {}
         self.fates: dict[tuple[int, int], dict[bool, Counter[str]]] = {}
-        self._telling: dict[str, set[tuple[int, int]]] = {}
+        self._decisive: dict[str, set[tuple[int, int]]] = {}
         self._count = count
 
     def add(self, pair: tuple[int, int], entry: DiffEntry, layer: str, its: _TensorFacts) -> None:
@@ -185,14 +185,14 @@ class _PairSums:
             return
         statistics = its.statistics[spec.key]
         if entry.change == "same" and statistics.min != statistics.max:
-            self._telling.setdefault(layer, set()).add(pair)
+            self._decisive.setdefault(layer, set()).add(pair)
         for table in (self.total[is_weight(entry)], self.layers.setdefault(layer, {})):
             table[pair] = table.get(pair, Norms()).add(found)
 
     def groups(self) -> list[Group]:
         """Return layers in natural order."""
         return [
-            Group(layer, _relative(self.layers[layer], self._count), self._telling.get(layer, set()))
+            Group(layer, _relative(self.layers[layer], self._count), self._decisive.get(layer, set()))
             for layer in sorted(self.layers, key=natural_order)
         ]
 

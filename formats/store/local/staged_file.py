@@ -33,7 +33,7 @@ _WORTH_STARTING = 1 << 20
 save.
 """
 
-_STRETCH = 16 << 20
+_SYNC_BYTES = 16 << 20
 """Bytes after which write-back starts during a sequential write."""
 
 
@@ -65,7 +65,7 @@ class StagedFile:
     def write(self, data: Chunk) -> None:
         """Write at the end."""
         self.write_at(self.reserve(len(data)), data)
-        if self.size - self._started >= _STRETCH:
+        if self.size - self._started >= _SYNC_BYTES:
             self.start_sync(self._started, self.size - self._started)
             self._started = self.size
 
