@@ -120,7 +120,7 @@ def copy(tmp_path: Path) -> Iterator[Copy]:
 
 FILE_SUFFIXES = "formats/model/checkpoint_files.py"
 TEST_CONTRACT = "tests/formats/test_contract.py"
-OF_ALL_FORMATS = "has_a_golden or suffixes_are_told or no_other_file or has_a_specimen"
+OF_ALL_FORMATS = "has_a_golden or suffixes_are_reported or no_other_file or has_a_specimen"
 
 
 def test_a_format_that_is_only_read_is_a_file_a_golden_and_two_lines(copy: Copy) -> None:
@@ -132,7 +132,7 @@ def test_a_format_that_is_only_read_is_a_file_a_golden_and_two_lines(copy: Copy)
     assert (len(copy.added), len(copy.changed)) == (2, 2)
 
     contract = sum(name.startswith("test_") for name in dir(ReaderContract))
-    found = copy.passes("npy or has_a_golden or suffixes_are_told", TEST_CONTRACT)
+    found = copy.passes("npy or has_a_golden or suffixes_are_reported", TEST_CONTRACT)
     assert found == 3 * contract + 2  # on disk, in memory, and on a server
 
     golden = "tests/data/npy/ids-7.npy"
