@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from ..store.journal import Claim, Journal
     from ..store.local.staged_file import StagedFile
     from ..store.local.staging_journal import StagingJournal
-    from ..store.remote.upload import Uploading
+    from ..store.remote.bucket_staging import Uploading
     from ..store.remote.upload_journal import UploadJournal
     from .object_graph import ObjectGraph
     from .reader import Format, FormatReader
@@ -85,7 +85,7 @@ class WriteTarget(NamedTuple):
 
     @property
     def is_local(self) -> bool:
-        """Whether it is on this machine, rather than in a bucket (`formats.store.remote.upload`)."""
+        """Whether it is on this machine, rather than in a bucket (`formats.store.remote.bucket_staging`)."""
         return not self.path.is_object()
 
     @property
@@ -236,7 +236,7 @@ class FormatWriter(CheckpointWriter):
         target = self.target
         if target.is_local:
             return Staging(target.path, existing, cast("StagingJournal | None", target.journal))
-        from ..store.remote.upload import Uploading
+        from ..store.remote.bucket_staging import Uploading
 
         head = self.location(target.path).head
         return Uploading(

@@ -9,7 +9,7 @@ from formats.errors import CheckpointExistsError
 from formats.store.local.links import followed
 from formats.store.local.refusals import refuse_irreplaceable
 from formats.store.local.staging import Staging
-from formats.store.remote.upload import Uploading
+from formats.store.remote.bucket_staging import Uploading
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from ...core.chunks import Chunk
     from ...core.spec import TensorSpec
-    from ..remote.upload import Uploading
+    from ..remote.bucket_staging import Uploading
     from .staging import Staging
 
 

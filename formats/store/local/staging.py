@@ -56,7 +56,7 @@ class Staging:
     """
 
     is_local = True
-    """Whether files are filled at places, and moved; see `formats.store.remote.upload` for what is sent."""
+    """Whether files are filled at places, and moved, rather than sent as by `Uploading`."""
 
     def __init__(
         self, target: Location, replaced: Iterable[str] = (), journal: StagingJournal | None = None

@@ -33,7 +33,7 @@ from ...model.object_keys import GRAPH_KEY
 from ...store.local.directories import sync_directory
 from ...store.local.refusals import refusing
 from ...store.local.staging import Staging
-from ...store.remote.upload import Uploading
+from ...store.remote.bucket_staging import Uploading
 from ...store.work.workers import SERIAL, Workers
 from ...wire.coding import encode_varint
 from ...wire.crc32c import extend, mask

@@ -32,7 +32,8 @@ if TYPE_CHECKING:
     from ...location import Location
     from ...store.local.staged_file import StagedFile
     from ...store.local.staging import Staging
-    from ...store.remote.upload import Upload, Uploading
+    from ...store.remote.bucket_staging import Uploading
+    from ...store.remote.upload import Upload
     from ...store.remote.upload_journal import UploadJournal
 
 
