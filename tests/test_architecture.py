@@ -414,7 +414,7 @@ def test_in_the_store_room_the_local_store_and_those_who_write_ask() -> None:
     elsewhere = {name for name in asking if not name.startswith("local.")}
     # Tests fill memory from files; an object of git is copied to a file that can be read at offsets.
     # How much memory there is, the system says in files of its own.
-    assert elsewhere == {"remote.upload", "memory", "git", "work.available_memory"}
+    assert elsewhere == {"remote.bucket_staging", "remote.upload", "memory", "git", "work.available_memory"}
 
 
 HEAVY = (
