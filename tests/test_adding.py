@@ -219,6 +219,7 @@ def test_what_is_only_read_is_written_by_no_command(copy: Copy) -> None:
 
 LAYERS = "formats/keras/layers.py"
 IN_PYTORCH = "formats/keras/in_pytorch.py"
+ARGUMENTS = "ckpt_cli/runtime/keras/arguments.tsv"
 RUNTIME = "ckpt_cli/runtime/keras/layers/__init__.py"
 
 _RUN = """
@@ -239,8 +240,9 @@ def test_a_layer_is_a_class_a_row_and_its_names_in_pytorch(copy: Copy) -> None:
     in_pytorch = '    "ChannelScale": (TorchRow("factor", "weight", "C"),),'
     copy.add_line(IN_PYTORCH, '    "Conv1D": _kernel("O I K", "perm(2,1,0)"),', in_pytorch)
     copy.add(os.path.join(TRIALS, "layer_scale.py"), "ckpt_cli/runtime/keras/layers/scaling.py")
+    copy.add_line(ARGUMENTS, "Concatenate\taxis=-1", "ChannelScale\tfactor_initializer='ones'")
     copy.add_line(RUNTIME, "from .structural import *  # noqa: F403", "from .scaling import *  # noqa: F403")
-    assert (len(copy.added), len(set(copy.changed))) == (1, 3)
+    assert (len(copy.added), len(set(copy.changed))) == (1, 4)
 
     run = copy.python("-c", _RUN)
     assert (run.returncode, run.stdout) == (0, "[[2.0, 30.0, 500.0]]\n"), run.stderr

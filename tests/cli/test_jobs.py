@@ -36,6 +36,7 @@ JOBS = (1, 2, 5)
 def small_tasks(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Cut tensors of a few kilobytes into many tasks, for threads or for forked processes."""
     monkeypatch.setattr(workers, "_LEAST_FORKED", 0 if request.param == "processes" else sys.maxsize)
+    monkeypatch.setattr(workers, "can_fork", lambda: True)  # threads of other tests may still be there
     monkeypatch.setattr(workers, "processors", lambda: 8)
     monkeypatch.setattr(ranges, "TASK_BYTES", 1 << 12)
     monkeypatch.setattr(workers, "TASK_BYTES", 1 << 12)
