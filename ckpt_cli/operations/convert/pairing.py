@@ -381,7 +381,7 @@ def plan_pairs(  # noqa: PLR0917  as plan_like
     refuse_left(source, {} if rules.partial else pairing.left)
     moves = [_move(source, template, key, pairing, rules) for key in wanted]
     used = set(pairs.values())
-    reasons = {**dict.fromkeys(keys, "TEMPLATE has no such tensor"), **carried.dropped}
+    reasons = {**dict.fromkeys(keys, "TEMPLATE does not have this tensor"), **carried.dropped}
     dropped = [
         Dropped(key, reasons[key]) for key in keys if key not in used and source.kinds.get(key) != "graph"
     ]

@@ -125,7 +125,7 @@ def test_flax_weights_of_a_base_model_get_the_prefix_that_the_class_needs(tmp_pa
 def test_without_a_configuration_of_transformers_the_layout_is_not_known(tmp_path: Path) -> None:
     path = _bert(tmp_path / "model")
     (path.parent / "config.json").write_text(json.dumps({"hidden_size": 16}))
-    with pytest.raises(ConversionError, match="needs a model configuration"):
+    with pytest.raises(ConversionError, match="without the model's configuration"):
         ckpt_cli.convert(path, tmp_path / "out.safetensors", layout="pytorch")
 
 
@@ -385,7 +385,7 @@ def test_the_way_back_is_known_of_some_architectures(tmp_path: Path) -> None:
         ckpt_cli.convert(path.parent / "model.safetensors", tmp_path / "flax_model.msgpack", layout="flax")
     assert raised.value.hints == ("use a model_type that ckpt knows in flax: bert, gpt2, t5",)
     (path.parent / "config.json").unlink()
-    with pytest.raises(ConversionError, match=r"needs the config\.json of transformers") as raised:
+    with pytest.raises(ConversionError, match=r"needs the model's config\.json for transformers") as raised:
         ckpt_cli.convert(path.parent / "model.safetensors", tmp_path / "flax_model.msgpack", layout="flax")
     assert any("--config FILE" in hint for hint in raised.value.hints)
 
