@@ -341,7 +341,8 @@ def test_every_form_says_the_values_that_the_document_says(tmp_path: Path, ckpt:
     text = ckpt("diff", left, right, "--format", "markdown").out
     layers = {"nan": "nan", "inf": "inf", "mixed": "nan", "finite": "2.5", "(state)": ""}
     for layer, shown in layers.items():
-        assert re.search(rf"\n\| `{re.escape(layer)}` \| [^|]+ \| [^|]* \| [^|]* \| {shown} \|\n", text), layer
+        row = rf"\n\| `{re.escape(layer)}` \| [^|]+ \| [^|]* \| [^|]* \| {shown} \|\n"
+        assert re.search(row, text), layer
     for key, entry in rows.items():
         assert tsv[key] == ("" if entry["max_abs"] is None else str(entry["max_abs"]))
         if entry["max_abs"] is None:
