@@ -19,7 +19,7 @@ from formats.core.words import age_in_words
 from formats.location import parse_location
 from formats.store.local.staging import holding
 from formats.tf.run.state_file import StateFile
-from tests.support import data_path, manifest
+from tests.support import data_path, manifest, write_bundle
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -235,6 +235,31 @@ def test_fix_drops_what_is_gone_and_finds_another_latest(copy: Callable, ckpt: C
         ["set", "here-3", "the latest was gone-9, which does not exist", "0"],
     ]
     assert state_of(run) == StateFile("here-3", ("here-3",))
+
+
+@pytest.mark.parametrize("lost", ["ckpt-1", "ckpt-2", "ckpt-3"])
+def test_fix_keeps_a_checkpoint_whose_index_is_lost(lost: str, tmp_path: Path, ckpt: Callable) -> None:
+    """Its data shards are all there is of it: a second `--fix` removed them, as the first took it off."""
+    names = ("ckpt-1", "ckpt-2", "ckpt-3")
+    for name in names:
+        write_bundle(str(tmp_path / name), {"a": np.zeros(3)})
+    assert ckpt("state", "--fix", tmp_path).code == 0
+    (tmp_path / f"{lost}.index").unlink()
+    others = [name for name in names if name != lost]
+    rows = []
+    if lost == "ckpt-3":
+        rows = [["set", "ckpt-2", "the latest was ckpt-3, which does not exist", "0"]]
+    for expected in (rows, []):
+        done = ckpt("state", "--fix", tmp_path)
+        assert (done.code, done.rows) == (0, expected)
+        assert f"{lost}.data-00000-of-00001 (a data shard without an index) is kept" in done.err
+        assert (tmp_path / f"{lost}.data-00000-of-00001").exists()
+        state = state_of(str(tmp_path))
+        assert state.latest == others[-1]
+        assert set(state.paths) == set(names)
+        assert [name for name in state.paths if name != lost] == others
+    if lost != "ckpt-3":
+        assert state.paths == names
 
 
 def test_fix_adds_in_order_without_giving_the_manager_something_to_delete(

@@ -45,8 +45,8 @@ from formats.store.local.removing import Attempts
 from formats.store.local.staging import holding, replace_file
 from formats.store.remote.object_lock import FoundLock, lock_path, locks_in
 from formats.store.remote.upload_journal import HalfSent
-from formats.store.siblings import V1_SHARD
-from formats.tf.run.leftovers import Freed
+from formats.store.siblings import SHARD, V1_SHARD
+from formats.tf.run.leftovers import LOST_INDEX, Freed
 from formats.tf.run.state_file import StateFile
 
 from .merging import merged
@@ -112,6 +112,7 @@ class _StatePlanner:
         self.latest = run.latest
         self.changes: list[Change] = []
         self.warnings: list[str] = []
+        self._without_index: list[StateEntry] = []
         self._freed = Freed()
 
     def plan(self, request: RequestedChanges) -> StatePlan:
@@ -158,12 +159,24 @@ class _StatePlanner:
         self.latest = mended[self.latest.name] if self.latest else None
 
     def _drop(self) -> None:
+        """Take off the list what is gone. A checkpoint whose data shards are there stays on it.
+
+        Without its entry, the next `--fix` would take these shards for an unfinished save and remove them.
+        """
+        there = {shard["prefix"] for path in self._kept_shards() if (shard := SHARD.fullmatch(path))}
         for entry in self.entries:
             if entry.location is None:
-                self._change("drop", entry.name, entry.absence)
+                prefixes = {self.run.path / entry.name, self.run.path / os.path.basename(entry.name)}
+                if there.isdisjoint(map(os.path.abspath, prefixes)):
+                    self._change("drop", entry.name, entry.absence)
+                else:
+                    self._without_index.append(entry)
         self.entries = [entry for entry in self.entries if entry.location is not None]
         if self.latest is not None and self.latest.location is None:
             self.latest = None
+
+    def _kept_shards(self) -> list[str]:
+        return [os.path.abspath(one.path) for one in self.run.leftovers if one.in_the_way == LOST_INDEX]
 
     def _add(self) -> None:
         """List what is there and sound, each before the first entry that is newer."""
@@ -240,7 +253,8 @@ class _StatePlanner:
     def _state(self) -> StateFile | None:
         """Return what the state file shall say."""
         before = self.run.state
-        if not any(change.action in _REWRITING for change in self.changes):
+        is_latest_lost = before is not None and self.latest is None and bool(self.entries)
+        if not is_latest_lost and not any(change.action in _REWRITING for change in self.changes):
             return before
         if self.latest is None and self.entries:
             self.latest = self.entries[-1]
@@ -257,6 +271,11 @@ class _StatePlanner:
             self.changes = [change for change in self.changes if change.action not in _REWRITING]
             return before
         listed = [*(entry for entry in self.entries if entry.name != self.latest.name), self.latest]
+        order = [entry.name for entry in self.run.entries]
+        for entry in self._without_index:
+            earlier = order[: order.index(entry.name)]
+            place = max((at for at, one in enumerate(listed[:-1], 1) if one.name in earlier), default=0)
+            listed.insert(place, entry)
         times = tuple(map(self._time, listed)) if before is None or before.timestamps else ()
         paths = tuple(entry.listed for entry in listed)
         return StateFile(self.latest.listed, paths, times, self._preserved)

@@ -248,10 +248,12 @@ def _staged(path: Location) -> list[Leftover]:
 
 _EXCHANGE = "a program is writing a checkpoint here"
 
+LOST_INDEX = "its index may be lost; to rebuild an index, use ckpt rescue"
+"""Why a data shard of a listed checkpoint is kept: it goes together with its entry in the state file."""
+
 
 def _without_index(paths: list[Location], *, lost: bool, in_exchange: bool) -> list[Leftover]:
-    lost_index = "its index may be lost; to rebuild an index, use ckpt rescue"
-    why = lost_index if lost else _EXCHANGE if in_exchange else None
+    why = LOST_INDEX if lost else _EXCHANGE if in_exchange else None
     return [Leftover(path, "a data shard without an index", why) for path in paths]
 
 
