@@ -88,9 +88,7 @@ def _refuse_leaves_on_the_way(target: WriteTarget, leaves: Mapping[Path, Leaf]) 
     for path in leaves:
         for at in range(1, len(path)):
             if path[:at] in leaves:
-                message = (
-                    f"{key_of(path[:at])!r} is a tensor or another value, so it cannot contain this tensor"
-                )
+                message = f"{key_of(path[:at])!r} has a value itself, so it cannot contain this tensor"
                 raise ConversionError(message, path=target.path, key=key_of(path), hints=ANOTHER_KEY)
 
 

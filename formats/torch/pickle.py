@@ -91,7 +91,7 @@ class Machine:
             self._run()
             found = self.stack.pop()
         except (IndexError, struct.error) as error:
-            raise ValueError("it is truncated, or takes a value from an empty stack") from error
+            raise ValueError("it is truncated or damaged") from error
         if self.stack or self._below:  # A pickle that is cut by one wrong byte gives a part of its object.
             raise ValueError("the pickle ends before its object is complete")
         return found

@@ -197,8 +197,8 @@ def test_another_directory_is_not_replaced(tmp_path: Path, ckpt: Callable) -> No
     ("keys", "to", "why"),
     [
         (["a.b/c", "a/b.c"], "orbax", "Orbax would store it under the same name as"),
-        (["a", "a/b"], "orbax", "'a' is a tensor or another value"),
-        (["a", "a/b"], "flax", "'a' is a tensor or another value"),
+        (["a", "a/b"], "orbax", "'a' has a value itself"),
+        (["a", "a/b"], "flax", "'a' has a value itself"),
         (["a//b"], "flax", "a part of its path is empty"),
         (["x%y"], "orbax", "it would become 'x%25y' in a tree"),
         (["a%2Fb"], "orbax", "not a valid name for that"),

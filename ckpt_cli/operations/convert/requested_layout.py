@@ -41,7 +41,10 @@ _CONFIG = (
     "pass --config FILE, where FILE is a saved model.to_json(), a config.json or a whole-model Keras file"
 )
 
-MAP_HINT = "pass --map FILE; each line of FILE has the source key, the PyTorch key, and operations such as T"
+MAP_HINT = (
+    "pass --map FILE; each line of FILE has a TensorFlow, Keras or Flax key, its PyTorch key, "
+    "and operations such as T"
+)
 
 LIKE_HINT = "to use the names and axes of a checkpoint that the same program saved, pass --like TEMPLATE"
 

@@ -137,8 +137,9 @@ class Origins(NamedTuple):
         if not self.weights:
             found.append(Finding("error", "origin", "this file has no weights to compare", None, file))
         if self.unused:
-            message = f"no weight was made from {counted(len(self.unused), 'tensor')} of {self.source}"
-            found.append(Finding("warning", "origin", f"{message}: {first_of(self.unused)}", None, file))
+            tensors = counted(len(self.unused), "tensor of the source is", "tensors of the source are")
+            message = f"{tensors} in no weight of this file: {first_of(self.unused)}"
+            found.append(Finding("warning", "origin", message, None, file))
         return found
 
     @property

@@ -181,4 +181,7 @@ def model_of(config: dict[str, Any], library: str, path: str) -> HubModel:
     return HubModel(chosen, class_name, config.get("tie_word_embeddings") is not False)
 
 
-_MAP = "pass --map FILE; each line of FILE has the source key, the PyTorch key, and operations such as T"
+_MAP = (
+    "pass --map FILE; each line of FILE has a TensorFlow, Keras or Flax key, its PyTorch key, "
+    "and operations such as T"
+)
