@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tests.interop import expressions
-from tests.interop.layers_run import LAYERS_RUN, Row, is_only_in_keras_2
+from tests.interop.layers_run import LAYERS_RUN, Row, is_only_in_keras_2, is_only_in_keras_3
 from tests.support import data_path
 
 if TYPE_CHECKING:
@@ -51,13 +51,14 @@ def read_layers(keras: str) -> list[tuple[Row, str, list[np.ndarray[Any, Any]]]]
         arrays = {name: file[name] for name in file.files}
     found = []
     for number, (row, config) in enumerate(zip(_rows(keras), configs, strict=True)):
-        names = [name for name in arrays if name.startswith(f"{number:02}/")]
+        names = [name for name in arrays if name.startswith(f"{number:03}/")]
         found.append((row, json.dumps(config), [arrays[name] for name in names]))
     return found
 
 
 def _rows(keras: str) -> list[Row]:
-    return [row for row in LAYERS_RUN if keras == "keras2" or not is_only_in_keras_2(row)]
+    others = is_only_in_keras_3 if keras == "keras2" else is_only_in_keras_2
+    return [row for row in LAYERS_RUN if not others(row)]
 
 
 def arrays_of_layers(answers: Any) -> list[list[np.ndarray[Any, Any]]]:
@@ -83,7 +84,7 @@ def _write_all(judges: dict[str, TensorFlow]) -> None:
         answers = judges[release].ask("keras", "layer_values", layers=_rows(keras))
         _write(f"layers.{keras}.jsonl", [json.loads(config) for config, _, _, _ in answers])
         arrays = {
-            f"{number:02}/{at}": one
+            f"{number:03}/{at}": one
             for number, row in enumerate(arrays_of_layers(answers))
             for at, one in enumerate(row)
         }

@@ -26,6 +26,23 @@ def _within(class_name: str, shape: list[int], **options: Any) -> Row:
     return "TimeDistributed", {"layer": {"class": class_name, "options": options}}, shape
 
 
+_CELLS = [{"class": name, "options": {"units": units}} for name, units in (("LSTMCell", 3), ("GRUCell", 4))]
+_SIGMOID = {"recurrent_activation": "sigmoid"}
+_FIRST = {"data_format": "channels_first"}
+_IN_KERAS_3: list[Row] = [
+    ("MaxPooling2D", {**_FIRST}, [4, 6, 5]),
+    ("AveragePooling2D", {"pool_size": 2, "padding": "same", **_FIRST}, [4, 5, 5]),
+    ("GroupQueryAttention", {"head_dim": 3, "num_query_heads": 4, "num_key_value_heads": 2}, [5, 4]),
+    (
+        "GroupQueryAttention",
+        {"head_dim": 2, "num_query_heads": 2, "num_key_value_heads": 1, "use_bias": False},
+        [5, 4],
+    ),
+    ("RMSNormalization", {}, [4, 5]),
+    ("RMSNormalization", {"epsilon": 0.01}, [4, 5]),
+]
+"""Rows for Keras 3 alone."""
+
 LAYERS_RUN: list[Row] = [
     *_convolved("Conv1D", 1, filters=6),
     ("Conv1D", {"filters": 6, "kernel_size": 3, "groups": 2}, [7, 4]),
@@ -88,10 +105,37 @@ LAYERS_RUN: list[Row] = [
     _within("BatchNormalization", [5, 4]),
     _within("Flatten", [5, 4, 2]),
     _within("LSTM", [3, 4, 2], units=3),
+    ("LSTM", {"units": 3, "dropout": 0.5, "recurrent_dropout": 0.25}, [5, 2]),
+    ("GRU", {"units": 3, "go_backwards": True, "return_sequences": True, "unroll": True}, [5, 2]),
+    ("Bidirectional", {"layer": {"class": "GRU", "options": {"units": 2, "dropout": 0.5}}}, [5, 2]),
+    ("RNN", {"cell": {"class": "StackedRNNCells", "options": {"cells": _CELLS}}}, [5, 2]),
+    ("RNN", {"cell": _CELLS[1], "return_sequences": True}, [5, 2]),
+    ("ConvLSTM1D", {"filters": 2, "kernel_size": 2, "return_sequences": True, **_SIGMOID}, [3, 5, 2]),
+    ("ConvLSTM2D", {"filters": 2, "kernel_size": [2, 1], "padding": "same", **_SIGMOID}, [3, 4, 5, 2]),
+    ("Normalization", {"mean": [1.0, 2.0, 3.0], "variance": [0.5, 2.0, 4.0]}, [4, 3]),
+    ("Normalization", {"axis": 1}, [4, 3]),
+    ("MultiHeadAttention", {"num_heads": 2, "key_dim": 3, "attention_axes": 2}, [3, 4, 2]),
+    ("MultiHeadAttention", {"num_heads": 2, "key_dim": 3, "output_shape": 5}, [4, 2]),
+    ("MaxPooling1D", {"data_format": "channels_first"}, [4, 6]),
+    ("ZeroPadding2D", {"padding": [[0, 1], [2, 0]], "data_format": "channels_first"}, [2, 3, 4]),
+    ("UpSampling2D", {"size": [1, 2], "data_format": "channels_first"}, [2, 3, 4]),
+    ("Flatten", {"data_format": "channels_first"}, [2, 3, 4]),
+    ("GlobalAveragePooling2D", {"data_format": "channels_first"}, [2, 3, 4]),
+    ("GlobalMaxPooling3D", {}, [2, 3, 2, 2]),
+    *_IN_KERAS_3,
 ]
 
 
 def is_only_in_keras_2(row: Row) -> bool:
-    """Whether TensorFlow 2.21 has no kernel: it rejects dilation rates larger than 1 of this one on a CPU."""
+    """Whether Keras 3 cannot answer here.
+
+    TensorFlow 2.21 has no kernel of a CPU for transposed convolutions with dilation. Normalization uses
+    statistics from a file, but not those of `set_weights`.
+    """
     class_name, options, _ = row
-    return class_name == "Conv2DTranspose" and "dilation_rate" in options
+    is_adapted = class_name == "Normalization" and "mean" not in options
+    return is_adapted or (class_name == "Conv2DTranspose" and "dilation_rate" in options)
+
+
+def is_only_in_keras_3(row: Row) -> bool:
+    return row in _IN_KERAS_3

@@ -241,9 +241,11 @@ def _values_of(class_name, given, shape):
     K.backend.clear_session()
     layer = _layer(class_name, given)
     symbol = L.Input(shape)
-    model = K.Model(symbol, layer(symbol))
+    inputs = _INPUTS.get(class_name, lambda symbol: [symbol])(symbol)
+    model = K.Model(symbol, layer(*inputs))
     # Variances among them: none may be negative.
-    model.set_weights([_waves(weight.shape, at) + 1.5 for at, weight in enumerate(model.weights)])
+    values = [_waves(weight.shape, at) + 1.5 for at, weight in enumerate(model.weights)]
+    model.set_weights(values)
     x = tf.constant(_waves([2, *shape], 9))
     trained = [w if isinstance(w, tf.Variable) else w.value for w in model.trainable_weights]
     with tf.GradientTape() as tape:

@@ -89,6 +89,7 @@ def table() -> str:
         "keras": "Keras: metrics, steps, symbolic tensors",
         "optimizers": "Ten steps of each optimizer, by each argument",
         "recurrent": "Recurrent layers, attention over axes, channels first",
+        "preprocessing": "Normalization, bins, vocabularies",
         "layers": "Layers, by each argument and input, with derivatives",
         "checkpoints": "What programs do around checkpoints",
         "further": "Functions that few programs use, derivatives",

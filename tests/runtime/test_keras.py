@@ -641,6 +641,27 @@ REFUSED = {
 }
 
 
+@pytest.mark.parametrize(
+    ("make", "rank"),
+    [
+        (lambda **first: L.Conv1D(4, 2, groups=2, **first), 1),
+        (lambda **first: L.Conv2D(3, 2, strides=2, **first), 2),
+        (lambda **first: L.Conv3D(3, 2, **first), 3),
+        (lambda **first: L.SeparableConv2D(3, 2, padding="same", **first), 2),
+        (lambda **first: L.MaxPooling2D(2, **first), 2),
+        (lambda **first: L.AveragePooling2D(2, padding="same", **first), 2),
+    ],
+)
+def test_channels_first_are_channels_last_with_other_axes(make, rank):
+    last, first = make(), make(data_format="channels_first")
+    x = np.sin(np.arange(2 * 6**rank * 4.0)).reshape(2, *[6] * rank, 4).astype("f4")
+    expected = last(x).numpy()
+    moved = np.moveaxis(x, -1, 1)
+    first(moved)
+    first.set_weights(last.get_weights())
+    np.testing.assert_allclose(np.moveaxis(first(moved).numpy(), 1, -1), expected, atol=1e-6)
+
+
 @pytest.mark.parametrize("name", sorted(REFUSED))
 def test_what_is_not_known_is_rejected_and_not_ignored(name):
     with pytest.raises(NotImplementedError, match="is not supported"):

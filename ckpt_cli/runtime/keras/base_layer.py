@@ -11,6 +11,7 @@ restoration matter: a checkpoint restored before the first call waits at the lay
 from __future__ import annotations
 
 import inspect
+from types import FunctionType
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -224,7 +225,8 @@ class Layer(Module):
         initial = {name: initializers.get(options[how]) for name, how in rows.items() if how in options}
         self._put("_initial", initial)
         for name, value in options.items():
-            if name not in LAYERS_IN and not isinstance(getattr(type(self), name, None), property):
+            is_taken = isinstance(getattr(type(self), name, None), property | FunctionType)
+            if name not in LAYERS_IN and not is_taken:
                 self._put(name, activations.get(value) if name in ACTIVATIONS else value)
         self._configure()
 

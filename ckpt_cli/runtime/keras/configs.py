@@ -235,6 +235,8 @@ def _options(what: str, class_name: str, config: Config, *, keras3: bool) -> Con
             found[option] = _without_axes(value) if keras3 and option.endswith("_initializer") else value
         elif option not in _IRRELEVANT and not option.endswith(_OF_WEIGHTS) and not _is_off(option, value):
             raise unknown(f"{what}: {option}={value!r}")
+    if "vocabulary" in row.names and found.get("vocabulary") is None:
+        raise unknown(f"{what}: a vocabulary that is not in its configuration")
     if keras3 and "backward_layer" in found and _is_mirrored(found["layer"], found["backward_layer"]):
         del found["backward_layer"]
     return {**found, "dtype": _dtype(what, found.get("dtype"))} if keras3 else found

@@ -93,14 +93,14 @@ class KerasTensor:
     def of_shape(cls, shape: tuple[int | None, ...], dtype: dtypes.DType) -> KerasTensor:
         """Return a symbolic tensor; the batch, where it is not known, is taken for 1."""
         sizes = [(_SIZE if axis else 1) if dim is None else int(dim) for axis, dim in enumerate(shape)]
-        return cls(Tensor(np.zeros(sizes, dtype.numpy_dtype)), None, shape)
+        return cls(Tensor(_nothing(sizes, dtype.numpy_dtype)), None, shape)
 
     @property
     def others(self) -> Tensor:
         """Zeros with other sizes where the dimension is not known."""
         free = [dim is None for dim in self.shape]
         more = [(_SIZE if axis else 1) if is_free else 0 for axis, is_free in enumerate(free)]
-        return Tensor(np.zeros(np.add(self.zeros.shape, more), self.dtype.numpy_dtype))
+        return Tensor(_nothing(np.add(self.zeros.shape, more), self.dtype.numpy_dtype))
 
     @property
     def dtype(self) -> dtypes.DType:
@@ -143,6 +143,11 @@ class KerasTensor:
 
     def __getitem__(self, key: Any) -> Any:
         return self._operate("slice", self, index=key)
+
+
+def _nothing(shape: Any, dtype: Any) -> Any:
+    """Return zeros, or empty strings."""
+    return np.full(shape, b"", object) if dtype.hasobject else np.zeros(shape, dtype)
 
 
 def _zeros(value: Any) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ...unknown import absent
 from ..base_layer import Layer
-from . import attention, convolution, core, framing, normalization, recurrent, structural
+from . import attention, convolution, core, framing, normalization, preprocessing, recurrent, structural
 from .attention import *  # noqa: F403
 from .attention import GroupQueryAttention as GroupQueryAttention  # of Keras 3
 from .convolution import *  # noqa: F403
@@ -12,6 +12,7 @@ from .core import *  # noqa: F403
 from .framing import *  # noqa: F403
 from .normalization import *  # noqa: F403
 from .normalization import RMSNormalization as RMSNormalization  # of Keras 3
+from .preprocessing import *  # noqa: F403
 from .recurrent import *  # noqa: F403
 from .structural import *  # noqa: F403
 
@@ -25,7 +26,7 @@ globals().update({alias: globals()[name] for alias, name in _ALIASES.items()})
 
 __all__ = [  # noqa: PLE0604
     "Layer", *_ALIASES, *attention.__all__, *convolution.__all__, *core.__all__, *framing.__all__,
-    *normalization.__all__, *recurrent.__all__, *structural.__all__,
+    *normalization.__all__, *preprocessing.__all__, *recurrent.__all__, *structural.__all__,
 ]  # fmt: skip
 
 

@@ -337,12 +337,21 @@ class CategoryEncoding(Layer):
             raise InvalidArgumentError(
                 f"Input values must be in the range 0 <= values < num_tokens={self.num_tokens}"
             )
-        if self.output_mode == "one_hot":
-            x = x if x.ndim and x.shape[-1] == 1 else _op["expand_dims"](x, axis=-1)
-        if x.ndim < 1 or (x.ndim > 2 and self.output_mode != "one_hot") or x.ndim > 2:
-            raise ValueError(f"Received input_shape={inputs.shape}, which would result in output rank > 2.")
-        hot = _op["one_hot"](
-            cast(x, "int64"), depth=self.num_tokens, on=1, off=0, axis=-1, dtype=self._dtype.numpy_dtype
-        )
-        kind = "reduce_sum" if self.output_mode == "count" else "reduce_max"
-        return _op[kind](hot, axis=-2, keepdims=False)
+        return encoded(x, self.output_mode, self.num_tokens, self._dtype)
+
+
+def encoded(x: Tensor, mode: str, depth: int, dtype: Any, weights: Any = None) -> Tensor:
+    """Return numbers as rows of a width: where they are, or how often, each by its weight."""
+    if mode == "int":
+        return cast(x, dtype)
+    shape, is_one_hot = x.shape, mode == "one_hot"
+    x = x if x.ndim else _op["expand_dims"](x, axis=-1)
+    if is_one_hot and x.shape[-1] != 1:
+        x = _op["expand_dims"](x, axis=-1)
+    if x.ndim > 2:
+        raise ValueError(f"Received input_shape={shape}, which would result in output rank > 2.")
+    how = {"depth": depth, "on": 1, "off": 0, "axis": -1, "dtype": dtype.numpy_dtype}
+    hot = _op["one_hot"](cast(x, "int64"), **how)
+    kind = "reduce_sum" if mode in ("count", "tf_idf") else "reduce_max"
+    out = _op[kind](hot, axis=-2, keepdims=False)
+    return out if weights is None else out * weights
