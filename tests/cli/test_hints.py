@@ -129,7 +129,7 @@ NO_HINTS = {
     "formats/known/listing.py ": "what the format is, in tables",
     "formats/store/remote/object_lock.py _lost": "`ckpt verify` of a bucket, as tests/servers has it",
     "formats/store/local/staging.py remove": "a warning",
-    "formats/tf/run/leftovers.py _without_index": "a note",
+    "formats/tf/run/leftovers.py ": "part of a warning",
 }
 """Other functions that name a command, and what for."""
 
