@@ -136,7 +136,7 @@ def selection(
 
 
 def choice(name: str, value: str, choices: Iterable[str]) -> None:
-    """Raise OptionError if an argument is none of its choices."""
+    """Raise OptionError if an argument is not one of its choices."""
     if value not in (known := tuple(choices)):
         raise OptionError(f"--{name}: {value!r} is not one of {', '.join(map(repr, known))}")
 

@@ -32,7 +32,7 @@ def parsed(
 
 
 def require_columns(where: Where, known: Collection[str], what: str) -> None:
-    """Raise OptionError if an expression names a column that is none of those known."""
+    """Raise OptionError if an expression names an unknown column."""
     from ..operations.select.where import WhereError
 
     try:

@@ -306,7 +306,7 @@ class _Completion(ShellComplete):
 
 
 def _in_time(find: Callable[[], Items]) -> Items:
-    """Return what is found of servers within a second, nothing if that is not enough."""
+    """Return the servers that answer within a second; nothing if none does."""
     import threading
 
     from formats.errors import CheckpointError

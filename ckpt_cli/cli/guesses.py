@@ -320,7 +320,7 @@ def _of_usage(error: click.UsageError, words: list[str]) -> Iterator[str]:
 
 
 def _mark_where_error(error: click.UsageError, words: list[str]) -> Iterator[str]:
-    """Yield the expression of --where with a line below it that marks the mistake, or what knows a column."""
+    """Yield the expression of --where with a mark below the mistake, or a command that has the column."""
     cause: BaseException | None = error
     while cause is not None and not hasattr(cause, "excerpt"):
         cause = cause.__cause__

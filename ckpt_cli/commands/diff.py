@@ -66,7 +66,7 @@ def _changes(_: click.Context, __: click.Parameter, value: str) -> FailOn:
 
 
 def _is_given(context: click.Context, parameter: click.Parameter, value: Location | None) -> Location | None:
-    """Return RIGHT; say what is missing where only one checkpoint is named."""
+    """Return RIGHT. Raise a usage error that says what is missing if only one checkpoint is named."""
     if value is None and not context.resilient_parsing:
         if context.params.get("matrix"):
             raise click.UsageError("--matrix compares several checkpoints, and only one PATH is given")
@@ -215,7 +215,7 @@ def _hint_without_values(context: click.Context) -> None:
 
 
 def _judged(found: Diff, failing: Failing) -> int:
-    """Return the exit code; where no weight is farther apart than a bound, say so."""
+    """Return the exit code. Print a note if only slots or other state are beyond a bound."""
     met = [entry for entry in found.entries if failing.is_met(entry)]
     if met and failing.fail_on.bounds and not any(map(is_weight, met)):
         words = click.get_current_context().find_root().obj or []

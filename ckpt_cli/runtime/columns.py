@@ -92,7 +92,7 @@ def _feature(features: Mapping[str, Any], key: str) -> Tensor:
 
 
 def numbers(features: Mapping[str, Any], column: NumericColumn) -> Tensor:
-    """Return what a column's feature is in numbers, of the shape it has."""
+    """Return the feature of a column as numbers, in the column's shape."""
     value = _feature(features, column.key)
     return cast(value if column.normalizer_fn is None else column.normalizer_fn(value), dtypes.float32)
 
@@ -272,7 +272,7 @@ def bucketized_column(source_column: NumericColumn, boundaries: Sequence[float])
 def weighted_categorical_column(
     categorical_column: CategoricalColumn, weight_feature_key: str, dtype: Any = dtypes.float32
 ) -> CategoricalColumn:
-    """Return a column whose ids have the weights in another feature."""
+    """Return a categorical column with the weights that another feature gives its ids."""
     kind = dtypes.as_dtype(dtype) if dtype is not None else None
     if kind is None or not (kind.is_integer or kind.is_floating):
         raise ValueError(f"dtype {dtype} is not convertible to float.")

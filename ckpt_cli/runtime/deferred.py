@@ -333,7 +333,7 @@ def placeholder(dtype: Any, shape: Any = None, name: str | None = None) -> Any:
 
 
 def placeholder_with_default(input: Any, shape: Any, name: str | None = None) -> Any:
-    """Return a tensor that has a value where none is fed; its shape is the value's."""
+    """Return a tensor that has a default value and its shape, unless another value is fed."""
     value = as_tensor(input)
     if not TensorShape(shape).is_compatible_with(value.shape) or None in TensorShape(shape):
         raise NotImplementedError(

@@ -107,7 +107,7 @@ class Graph:
         return value
 
     def _changes_since(self, mark: int) -> tuple[Any, ...]:
-        """Return what a Session computes to make the changes since a mark: here they are made."""
+        """Return the operation that makes the changes since a mark; here they were made at once."""
         return ()
 
     def finalize(self) -> None:

@@ -217,7 +217,7 @@ class _Program(GraphTarget):
             yield self.counter, [(COUNTER_KEY, _COUNTER_SPEC)]
 
     def attribute(self, partner: int, name: str) -> list[tuple[str | None, TensorSpec | None, str]] | None:
-        """Return key, spec and key suffix of what an attribute stands for; None if it is not known."""
+        """Return the key, spec and key suffix of the tensor of an attribute; None if it is not known."""
         if partner == self.counter:
             return [(COUNTER_KEY, _COUNTER_SPEC, "")] if name == VARIABLE_VALUE else None
         if partner > self.counter:

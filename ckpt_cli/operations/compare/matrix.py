@@ -303,7 +303,7 @@ def _compared(
 
 
 def _norms(entry: DiffEntry, norms: dict[str, float]) -> Norms | None:
-    """Return how far a tensor is apart in a pair; None if it is in one of them, or no floating numbers."""
+    """Return the distance of a tensor in a pair; None if one lacks it, or it is not floating-point."""
     right = entry.right
     if entry.change not in ("same", "value") or right is None or not _is_floating(right):
         return None

@@ -147,7 +147,7 @@ def either_is_chosen(one: Sifted, other: Sifted) -> Callable[[KeyPair], bool]:
 
 
 def better_by(left: FormatReader, right: FormatReader, by: str) -> str | None:
-    """Return what would pair tensors where `by` pairs none; None if nothing would, or `by` does."""
+    """Return the value of --by that would pair tensors; None if `by` pairs some, or no value would."""
     counts = {}
     for name in BY:
         one, other = _labels_of_both(left, right, name)

@@ -88,7 +88,7 @@ class FailOn(NamedTuple):
 
 
 class Baseline:
-    """An earlier document of `ckpt diff --json`: the changes that it shows are no reason to fail.
+    """An earlier document of `ckpt diff --json`. A change that it already contains does not fail the command.
 
     A change of values is known if the distance has not grown. If the document has only a count of changed
     elements, that count must not have grown. With several pairs, each is compared with its own earlier

@@ -192,7 +192,7 @@ class LazyValues(NamedTuple):
         return all(isinstance(source, FileRange) for source in self.sources)
 
     def ranges(self, most: int) -> Iterator[tuple[int, int]]:
-        """Yield where the ranges begin and end that make tasks: whole blocks of what is decoded."""
+        """Yield the range of each task: whole blocks, because a block is decoded at once."""
         blocks = [
             source.step * self.size // source.size
             for source in self.sources

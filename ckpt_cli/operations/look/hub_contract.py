@@ -74,7 +74,7 @@ class HubContract(Contract):
         return found
 
     def _flaw(self, path: Location, listed: Entry | None, advance: Callable[[int], None]) -> str:
-        """Return in what a file is another than the repository's; nothing if it is the same."""
+        """Return how a file differs from the repository's; nothing if it is the same."""
         here = path.entry()
         if here is None:
             return (

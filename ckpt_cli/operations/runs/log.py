@@ -212,7 +212,7 @@ class RunLog:
                 self.curve.add(step, row.metrics[tag])
 
     def _row(self, member: Member, advance: Callable[[int], None]) -> LogRow | None:
-        """Return a checkpoint's row, one of unknowns where it is damaged; None if it has gone."""
+        """Return the row of a checkpoint, blank if it is damaged; None if it was deleted meanwhile."""
         name = member.called(spelling(member.location))
         blank = LogRow(name, member.location.path, None, member.step, iso_time(member.modified))
         for attempt in range(ATTEMPTS):

@@ -159,7 +159,7 @@ class _StatePlanner:
         self.latest = mended[self.latest.name] if self.latest else None
 
     def _drop(self) -> None:
-        """Take off the list what is gone. A checkpoint whose data shards are there stays on it.
+        """Remove missing checkpoints from the list, except those whose data shards are there.
 
         Without its entry, the next `--fix` would take these shards for an unfinished save and remove them.
         """

@@ -141,7 +141,7 @@ class Where(NamedTuple):
         return bool(self.node.verdict(row))
 
     def require(self, known: Iterable[str], what: str) -> None:
-        """Raise WhereError if a column is none of those known, which are those of `what`."""
+        """Raise WhereError if a column is not one of those known, which are those of `what`."""
         names = set(known)
         for column, position in self.columns.items():
             if column not in names:

@@ -64,7 +64,7 @@ class _Head:
             raise TypeError(f"Weight column must be either a string or NumericColumn. Given: {weight_column}")
 
     def weights(self, features: Any) -> Tensor | None:
-        """Return the weights of each example, [batch, n], None where all weigh the same."""
+        """Return the weights of each example, [batch, n]; None if all weights are equal."""
         if self._weight_column is None:
             return None
         found = numbers(features, self._weight_column)

@@ -50,7 +50,7 @@ class WarmStartSettings(_Fields):
 
 
 def settings_of(warm_start_from: Any) -> WarmStartSettings | None:
-    """Return the settings that an Estimator's argument stands for."""
+    """Return the settings that an argument of an Estimator gives."""
     if warm_start_from is None or isinstance(warm_start_from, WarmStartSettings):
         return warm_start_from
     if not isinstance(warm_start_from, str | bytes):
@@ -79,7 +79,7 @@ def _chosen(wanted: Any) -> dict[str, Variable]:
 
 
 def warm_start(settings: WarmStartSettings) -> None:
-    """Give variables of the graph that is open the values in a checkpoint; ValueError where one has none."""
+    """Give variables of the current graph their values in a checkpoint; ValueError if one has none there."""
     path, wanted, _, previous = settings
     variables = _chosen(wanted)
     unused = set(previous) - set(variables)
@@ -96,7 +96,7 @@ def warm_start(settings: WarmStartSettings) -> None:
 
 
 def _read(path: str, wanted: list[tuple[Variable, str]]) -> list[tuple[Variable, Any]]:
-    """Return variables with their values in a checkpoint; ValueError where one has none."""
+    """Return variables with their values in a checkpoint; ValueError if one has none there."""
     found = []
     with opened(latest_checkpoint(path) or path) as reader:
         keys = keys_by_name(reader)

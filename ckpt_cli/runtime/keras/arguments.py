@@ -48,7 +48,7 @@ class Arguments(NamedTuple):
 
 
 def arguments_of(class_name: str) -> Arguments | None:
-    """Return the row of a class; None for what is none of Keras' layers, or not supported."""
+    """Return the row of a class; None if it is not a layer of Keras, or is not supported."""
     return _table().get(class_name)
 
 

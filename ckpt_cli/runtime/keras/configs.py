@@ -264,7 +264,7 @@ def _made(what: str, class_name: str, options: Config) -> Any:
 
 
 def _bounded(what: str, layer: Any) -> Any:
-    """Return a layer whose output is not too large; UnsupportedFeatureError where it would be."""
+    """Return a layer; UnsupportedFeatureError if its output would be too large."""
     if type(layer).__name__.endswith("Transpose"):
         layer._put("most_elements", _MOST_OUTPUT)
     rate = getattr(layer, "dilation_rate", ())

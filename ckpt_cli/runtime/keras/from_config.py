@@ -73,7 +73,7 @@ def model_from_config(text: str, elements: int, *, keras3: bool) -> Model:
 
 
 def model_from_json(json_string: str, custom_objects: dict[str, Any] | None = None) -> Model:
-    """Return the model that a text describes, with new weights; ValueError for what is none or not known."""
+    """Return the model that a text describes, with new weights; ValueError if it describes no known model."""
     return model_of(parse_object(json_string), custom_objects)
 
 

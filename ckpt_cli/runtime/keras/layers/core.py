@@ -216,7 +216,7 @@ class PReLU(Layer):
 
 
 def is_channels_first(given: Any) -> bool:
-    """Whether an argument `data_format` says so; ValueError for what is no such format."""
+    """Whether the argument `data_format` is channels_first; ValueError if it is not a data format."""
     if given not in (None, "channels_last", "channels_first"):
         raise ValueError(
             f"The `data_format` argument must be one of 'channels_first', 'channels_last'. Received: {given}"

@@ -75,7 +75,7 @@ class _Cell(Random):
         self._put("_masks", {})
 
     def masks(self, kind: str, like: Tensor, training: Any) -> Any:
-        """Return what a call multiplies its input or state with, for each gate; None without dropout."""
+        """Return the factors of the input or state of each gate in a call; None without dropout."""
         rate = getattr(self, kind)
         if rate == 0 or has_no_effect():
             return None
@@ -326,7 +326,7 @@ class RNN(Layer):
     def _body(
         self, first: Tensor, states: list[Any], training: Any
     ) -> Callable[[], AbstractContextManager[Any]]:
-        """Return what a step runs within.
+        """Return the context in which a step runs.
 
         TensorFlow's graphs call the cell once before the loop. The loop's body is a graph of its own, in
         which each step draws.
