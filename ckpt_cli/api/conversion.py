@@ -264,6 +264,11 @@ def _plan_like(
     step = None if reader.format.is_tree or names is not None else keras_step(template, list(template.specs))
     if step is not None and (reader.format.family is Family.KERAS or reader.object_graph is not None):
         return _filled_step(reader, keys, (step, target), options)
+    takes_keras = template.format.family is Family.KERAS or template.object_graph is not None
+    is_plain = laid is None and names is None
+    source, chosen = keras_step(reader, keys) if takes_keras and is_plain else None, keys
+    if source is not None:
+        reader, keys = source, source.named(keys)
     if options.save_map:
         # Before the plan, which rejects missing pairs: the map is there to add them.
         pairs = pairing.pair(reader, keys, template, strictness._replace(partial=True), names)
@@ -272,6 +277,8 @@ def _plan_like(
     plan, _ = pairing.plan_like(reader, keys, template, target, strictness, names)
     if options.merge_slices:
         plan = plan._replace(slices={})
+    if source is not None:
+        return source.source_plan(plan, chosen)
     return plan if laid is None else laid.source_plan(plan)
 
 

@@ -312,6 +312,18 @@ def test_a_step_of_keras_becomes_objects(tmp_path: Path, ckpt: Callable) -> None
     assert len(ckpt("ls", tmp_path / "w.keras").rows) == 6
 
 
+@pytest.mark.parametrize("name", ["model.keras", "model.weights.h5", "model-1"])
+def test_a_step_of_keras_fills_a_template_of_keras(tmp_path: Path, ckpt: Callable, name: str) -> None:
+    """With its optimizer, which was taken for one of optax and rejected."""
+    to = ["--to", "object"] if name == "model-1" else []
+    assert ckpt("convert", KERAS, tmp_path / name, *to).code == 0
+    (tmp_path / "out").mkdir()
+    done = ckpt("convert", KERAS, tmp_path / "out" / name, "--like", tmp_path / name)
+    assert done.code == 0, done.err
+    assert ckpt("diff", tmp_path / "out" / name, tmp_path / name).code == 0
+    assert len(ckpt("ls", tmp_path / "out" / name).rows) >= len(PLACES)
+
+
 @pytest.mark.parametrize("to", ["keras-weights", "keras", "keras-h5", "tf-object"])
 def test_a_step_of_keras_survives_the_way_to_keras_and_back(ckpt: Callable, to: str) -> None:
     done = ckpt("verify", "--json", "--roundtrip", to, KERAS)
