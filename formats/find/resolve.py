@@ -336,6 +336,8 @@ def suggest(path: Location) -> tuple[str, ...]:
     names = {
         re.sub(r"(\.index|\.data-\d{5,}-of-\d{5,}|\.meta)$", "", name) for name, _ in directory.listing()
     }
+    if data_shards(path):  # without their index, or the path would be found
+        return (rebuilding(path),)
     close = difflib.get_close_matches(base, names, 3, 0.6)
     if not close:
         holds = any(name.endswith(".index") for name, _ in directory.listing())

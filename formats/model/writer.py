@@ -199,10 +199,10 @@ class FormatWriter(CheckpointWriter):
                 hints = ("pass --overwrite to replace it",)
                 raise CheckpointExistsError("this path already exists", path=found, hints=hints)
         if target.shard_size is not None and not self.has_shards:
-            hints = ("leave out --shard-size, or write another format, such as --to tf-name",)
+            hints = ("leave out --shard-size, or write a format that has shards, such as OUT --to tf-name",)
             raise ConversionError(f"{format.name} cannot be written in shards", path=target.path, hints=hints)
         if target.compression is not None and not self.compresses:
-            hints = ("leave out --compress, or write another format, such as --to orbax",)
+            hints = ("leave out --compress, or write a format that compresses, such as OUT --to orbax",)
             raise ConversionError(
                 f"{format.name} cannot be written with compressed chunks", path=target.path, hints=hints
             )

@@ -237,6 +237,18 @@ def test_fix_drops_what_is_gone_and_finds_another_latest(copy: Callable, ckpt: C
     assert state_of(run) == StateFile("here-3", ("here-3",))
 
 
+def test_set_says_that_the_index_is_missing(tmp_path: Path, ckpt: Callable) -> None:
+    """It proposed the name that it had just rejected."""
+    for name in ("ckpt-1", "ckpt-2"):
+        write_bundle(str(tmp_path / name), {"a": np.zeros(3)})
+    (tmp_path / "ckpt-2.index").unlink()
+    done = ckpt("state", tmp_path, "--set", "ckpt-2")
+    assert done.code == 3
+    assert "did you mean" not in done.err
+    assert f"ckpt rescue {tmp_path / 'ckpt-2'} OUT --sibling {tmp_path / 'ckpt-1'}" in done.err
+    assert ckpt("rescue", tmp_path / "ckpt-2", tmp_path / "OUT", "--sibling", tmp_path / "ckpt-1").code == 0
+
+
 @pytest.mark.parametrize("lost", ["ckpt-1", "ckpt-2", "ckpt-3"])
 def test_fix_keeps_a_checkpoint_whose_index_is_lost(lost: str, tmp_path: Path, ckpt: Callable) -> None:
     """Its data shards are all there is of it: a second `--fix` removed them, as the first took it off."""
