@@ -244,8 +244,9 @@ def _print_table(reader: FormatReader, rows: list[dict[str, Any]], look: _StatsL
     paths = reader.object_paths
     if look.sort == "key":
         rows = sorted(rows, key=lambda row: natural_order(paths.get(row["key"]) or row["key"]))
+    worths = {**_WORTHS, look.sort: None}  # the sort column always stays
     columns = [render.Column("KEY", fold=True), render.Column("SHAPE", worth=0)]
-    columns += [render.Column(name.upper(), right=True, worth=_WORTHS.get(name)) for name in _FIELDS]
+    columns += [render.Column(name.upper(), right=True, worth=worths.get(name)) for name in _FIELDS]
     cells, styles = [], []
     for row in rows[: look.top]:
         name = render.escape(paths.get(row["key"]) or row["key"])

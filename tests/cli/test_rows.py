@@ -308,3 +308,12 @@ def test_stats_of_files_have_no_hint_to_take_files(arrays: Path, ckpt: Callable)
     done = ckpt("stats", "--files", arrays, arrays, "--where", "size>1G")
     assert done.code == 1
     assert "--files" not in done.err
+
+
+@pytest.mark.parametrize("column", ["std", "l2", "zeros", "mean"])
+def test_the_column_that_rows_are_sorted_by_stays_on_a_narrow_terminal(
+    column: str, terminal: Callable
+) -> None:
+    tiny = data_path("bert_tiny")
+    shown = terminal("stats", tiny, "--sort", column, "--top", "2", columns=60, NO_COLOR="1").out
+    assert column.upper() in shown.splitlines()[0].split()
